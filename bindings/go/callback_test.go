@@ -104,6 +104,24 @@ func TestCheckpointsHaveHooksAndObjects(t *testing.T) {
 	}
 }
 
+func TestAFunctionChoosesLayersOf8Bits(t *testing.T) {
+	state := get[*State](t)(NewState(&StateOptions{CPU: Ptr(true), MixedPrecision: Ptr(PrecisionFp8)}))
+	do(t, state.SetFp8(&Fp8Options{Backend: Ptr(Fp8BackendTe), AmaxHistoryLength: Ptr[int64](4)}))
+	if err := state.SetFp8(&Fp8Options{Margin: Ptr[int64](33)}); !errors.Is(err, ErrorInvalidArgument) {
+		t.Errorf("got %v", err)
+	}
+	do(t, state.SetFp8Filter(func(name string, weight *Tensor) (any, error) { return name != "1", nil }))
+	layers := []*Module{}
+	for i := 0; i < 3; i++ {
+		layers = append(layers, get[*Module](t)(ModuleLinear(16, 16, true)))
+	}
+	model := get[*Module](t)(state.PrepareModel(get[*Module](t)(ModuleSequential(layers)), nil))
+	described := get[any](t)(Fp8Describe(model)).(Map)
+	if !reflect.DeepEqual(described.Get("layers"), []any{"0", "2"}) || described.Get("scaling") != "DELAYED" {
+		t.Errorf("got %v", described)
+	}
+}
+
 func TestFunctionsAreDatasets(t *testing.T) {
 	epochs := []int64{}
 	dataset := get[*Dataset](t)(NewDataset(func() (int64, error) { return 5, nil }, item, nil,

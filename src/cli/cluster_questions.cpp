@@ -290,15 +290,14 @@ class ClusterQuestionnaire {
 
   void ask_for_precision() {
     if (has_deepspeed_file_) return;  // that file says it
-    const std::string precision =
-        ask_.choice(std::string("Which mixed precision? fp8") + kRefused, {"no", "fp16", "bf16", "fp8"});
+    const std::string precision = ask_.choice("Which mixed precision?", {"no", "fp16", "bf16", "fp8"});
     set("mixed_precision", Json(precision));
     if (precision == "fp8") ask_for_fp8();
   }
 
   void ask_for_fp8() {
     Members& settings = section("fp8_config");
-    const std::string backend = ask_.choice("Which library computes in fp8?", {"ao", "te", "msamp"});
+    const std::string backend = ask_.choice("Whose recipe of fp8?", {"ao", "te", "msamp"});
     settings.emplace_back("backend", Json(upper(backend)));
     if (backend == "te") {
       settings.emplace_back("use_autocast_during_eval", flag("In evaluation as well?"));

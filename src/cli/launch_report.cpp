@@ -81,13 +81,14 @@ const char* kind_name(const LaunchOption& option) {
   return option_kind_name(option.field.kind);
 }
 
-// Names of FSDP and DeepSpeed are accepted in any case, and by their numbers.
+// Names of FSDP, DeepSpeed and fp8 are accepted in any case, and by their numbers.
 bool has_listed_choices(const LaunchOption& option) {
-  return option.group != &launch::groups::fsdp && option.group != &launch::groups::deepspeed;
+  return option.group != &launch::groups::fsdp && option.group != &launch::groups::deepspeed &&
+         option.group != &launch::groups::fp8;
 }
 
 std::string refusal_of(const LaunchOption& option) {
-  for (const char* const value : {"true", "fp8", "inductor", "2"})
+  for (const char* const value : {"true", "inductor", "2"})
     if (const char* const asked = refused_meaning(option, value))
       return text("'", value, "' asks for ", asked, ", which is not there");
   return "";

@@ -1,5 +1,6 @@
 #include "config/configuration_file.hpp"
 
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -110,6 +111,7 @@ class ConfigurationFile::Reader {
 
   void read_reference(const ReferenceName& found, const YamlNode::Entry& entry) {
     if (found.table != nullptr) return read_value(*found.table, *find_field(*found.table, found.field), entry);
+    if (found.name == "override_linear_precision") return read_products(entry);
     if (!entry.value.is_scalar() || entry.value.is_null()) return;
     if (found.section == "megatron_lm_config") {
       const bool is_new = megatron_.try_emplace(std::string(found.name), &entry).second;
@@ -121,6 +123,19 @@ class ConfigurationFile::Reader {
     refuse_reference_value(entry.name, written, location(entry.line));
     const ReferenceMeaning meaning = reference_meaning(entry.name, written);
     if (meaning.table != nullptr) add(*meaning.table, meaning.field, meaning.value, entry);
+  }
+
+  // Which products of linear layers are not computed in 8 bits.
+  void read_products(const YamlNode::Entry& entry) {
+    constexpr const char* kFields[] = {"override_forward", "override_input_gradient", "override_weight_gradient"};
+    const std::vector<YamlNode>& items = entry.value.items;
+    if (entry.value.is_null()) return;
+    require(entry.value.kind == YamlNode::Kind::kList && items.size() == std::size(kFields), Status::kInvalidArgument,
+            location(entry.line), ": '", entry.name, "' expects a list of three: [yes, no, no]");
+    for (size_t i = 0; i < items.size(); ++i) {
+      require(items[i].is_scalar(), Status::kInvalidArgument, location(items[i].line), ": expected one value");
+      add(option_tables::fp8_options, kFields[i], items[i].text, entry);
+    }
   }
 
   void add_megatron_settings() {

@@ -22,7 +22,6 @@ constexpr Variable kVariables[] = {
     {"ACCELERATE_IN_TPU_POD", nullptr, "TPUs"},
     {"ACCELERATE_DOWNCAST_BF16", nullptr, "bfloat16 in the place of double on TPUs"},
     {"ACCELERATE_DYNAMO_BACKEND", "no", "compilation by torch.compile"},
-    {"ACCELERATE_FP8_BACKEND", "no", "8-bit floating point"},
     {"PARALLELISM_CONFIG_CP_BACKEND", "torch", "another kind of context parallelism"},
 };
 

@@ -1,5 +1,7 @@
 #include "precision/fp8_recipe.hpp"
 
+#include <optional>
+
 #include "base/error.hpp"
 #include "config/precedence.hpp"
 
@@ -13,6 +15,12 @@ Fp8Scaling scaling_of(const Fp8Settings& settings) {
   require(given.value_or(Fp8Scaling::kBlockwise) == Fp8Scaling::kBlockwise, Status::kInvalidArgument,
           "use_mxfp8_block_scaling is 1 and scaling is not BLOCKWISE; expected one of the two");
   return Fp8Scaling::kBlockwise;
+}
+
+// Accelerate's launcher sets the variables of torchao's recipe with every recipe: they only say no to what is usual.
+bool of_torchao(const Setting<std::optional<bool>>& setting, bool is_usual) {
+  const bool is_of_variable = setting.source.compare(0, 15, "ACCELERATE_FP8_") == 0;
+  return is_of_variable ? is_usual && *setting : setting.value_or(is_usual);
 }
 
 }  // namespace
@@ -50,11 +58,11 @@ Fp8Recipe make_fp8_recipe(const Fp8Settings& settings) {
   recipe.override_weight_gradient = settings.override_weight_gradient;
   recipe.use_in_evaluation = settings.use_in_evaluation;
   recipe.skip_first_and_last = settings.skip_first_and_last.value_or(is_ao);
-  recipe.pad_inner_dim = settings.pad_inner_dim.value_or(is_ao);
+  recipe.pad_inner_dim = of_torchao(settings.pad_inner_dim, is_ao);
   recipe.skip_names = settings.skip_names;
   const bool is_delayed = recipe.scaling == Fp8Scaling::kDelayed;
   const bool needs_weights = recipe.override_forward || recipe.override_input_gradient;  // unrounded
-  recipe.fsdp_all_gather = settings.fsdp_all_gather.value_or(is_ao && !is_delayed && !needs_weights);
+  recipe.fsdp_all_gather = of_torchao(settings.fsdp_all_gather, is_ao && !is_delayed && !needs_weights);
   require(!recipe.fsdp_all_gather || !needs_weights, Status::kInvalidArgument, "fsdp_all_gather is 1 and ",
           recipe.override_forward ? "override_forward" : "override_input_gradient",
           " is 1, a product of unrounded weights; expected one of the two");

@@ -69,7 +69,7 @@ class DryRun(LaunchTest):
         self.assertEqual(result.returncode, 0)
         self.assertIn("command:\n  echo 'a b' 'it'\\''s'\nranks 0 to 1 of 2, with\n", result.stdout)
         self.assertIn("  num_processes = 2 (command line)\n", result.stdout)
-        self.assertIn("note: --fp8-margin has no effect: no state computes in 8-bit floating point\n", result.stdout)
+        self.assertIn("note: --fp8-margin has no effect without --mixed-precision fp8\n", result.stdout)
 
     def test_notes_are_said_before_ranks_start_unless_quiet(self):
         result = launch("--zero_stage", "2", "sh", "-c", "echo rank >&2")
@@ -99,7 +99,8 @@ class DryRun(LaunchTest):
         self.assertEqual(options["cpu"]["default"], False)
         self.assertEqual((options["module"]["aliases"], options["module"]["kind"]), (["m"], "flag"))
         self.assertEqual(options["mixed_precision"]["choices"], ["no", "fp16", "bf16", "fp8"])
-        self.assertIn("8-bit", options["mixed_precision"]["reason"])
+        self.assertIsNone(options["mixed_precision"]["reason"])
+        self.assertEqual((options["fp8_format"]["default"], options["fp8_amax_history_len"]["aliases"]), ("HYBRID", ["fp8_amax_history_length"]))
         self.assertEqual((options["megatron_lm_tp_degree"]["default"], options["megatron_lm_sequence_parallelism"]["kind"]), (1, "yes_or_no"))
         self.assertNotIn("default", options["prefix"])
 

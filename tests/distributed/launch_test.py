@@ -500,8 +500,7 @@ class Usage(LaunchTest):
             (["launch", "--cpu", "--use_fsdp", "true"],
              "--cpu and --use-fsdp are both given; expected one of --cpu, --multi-gpu, --tpu, --use-deepspeed and "
              "--use-fsdp"),
-            (["launch", "--mixed_precision", "fp8", "true"],
-             "--mixed-precision is 'fp8', which asks for 8-bit floating point; this version does not support it"),
+            (["launch", "--fp8_amax_history_len", "0", "true"], "--fp8-amax-history-len is '0'; expected an integer from 1 to 65536"),
             (["launch", "--fsdp_offload_params", "x", "true"], "--fsdp-offload-params is 'x'; expected yes or no"),
             (["launch", "--config_file", "missing.yaml", "true"], "cannot open 'missing.yaml': No such file or directory"),
             (["launch", "--config_file", "/", "true"], "'/' is not a regular file"),

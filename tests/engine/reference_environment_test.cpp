@@ -5,9 +5,12 @@
 #include <iterator>
 #include <string>
 
+#include "config/generated/settings/state/state.hpp"
 #include "config/option_table.hpp"
+#include "config/precedence.hpp"
 #include "config/state_settings.hpp"
 #include "expect_error.hpp"
+#include "precision/fp8_recipe.hpp"
 #include "settings_fixture.hpp"
 
 namespace accel {
@@ -38,23 +41,11 @@ constexpr const char* kReadElsewhere[] = {
     "ACCELERATE_DYNAMO_USE_FULLGRAPH",             // are read by Python's TorchDynamoPlugin
     "ACCELERATE_DYNAMO_USE_DYNAMIC",               //
     "ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION",  //
+    "ACCELERATE_FP8_OPT_LEVEL",                    // Python's MSAMPRecipeKwargs and DeepSpeedPlugin
 };
 // Those that say nothing to this library: they describe what another variable turns on, which is refused, or turn off a
 // check that is not made here.
 constexpr const char* kDescribeWhatIsRefused[] = {
-    "ACCELERATE_FP8_AMAX_COMPUTE_ALGO",
-    "ACCELERATE_FP8_AMAX_HISTORY_LEN",
-    "ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER",
-    "ACCELERATE_FP8_FORMAT",
-    "ACCELERATE_FP8_INTERVAL",
-    "ACCELERATE_FP8_MARGIN",
-    "ACCELERATE_FP8_OPT_LEVEL",
-    "ACCELERATE_FP8_OVERRIDE_DGRAD",
-    "ACCELERATE_FP8_OVERRIDE_FPROP",
-    "ACCELERATE_FP8_OVERRIDE_WGRAD",
-    "ACCELERATE_FP8_PAD_INNER_DIM",
-    "ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL",
-    "ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING",
     "ACCELERATE_ALLOW_CP_STANDALONE",  // context parallelism needs no sharding here
     "ACCELERATE_BYPASS_DEVICE_MAP",    // models with a device map are not refused here
     "ACCELERATE_DEBUG_RDV_FILE",       // of the reference's debug_launcher to itself
@@ -171,6 +162,23 @@ TEST(ReferenceEnvironment, WhatTheReferencesLauncherAlwaysSetsAsksForNothing) {
                                          {"PARALLELISM_CONFIG_SP_BACKEND", "deepspeed"},
                                          {"PARALLELISM_CONFIG_CP_BACKEND", "torch"}});
   EXPECT_NO_THROW(resolve_state_settings({}));
+}
+
+// Variables of torchao's recipe stand beside any other one.
+TEST(ReferenceEnvironment, TheReferencesLauncherSetsTheVariablesOfAllRecipesOfFp8) {
+  for (const char* const backend : {"TE", "AO", "MSAMP"}) {
+    const SettingsEnvironment environment({{"ACCELERATE_FP8_BACKEND", backend},
+                                           {"ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER", "1"},
+                                           {"ACCELERATE_FP8_PAD_INNER_DIM", "1"},
+                                           {"ACCELERATE_FP8_OPT_LEVEL", "O2"}});
+    Fp8Settings settings;
+    resolve_settings(settings);
+    const precision::Fp8Recipe recipe = precision::make_fp8_recipe(settings);
+    const bool is_ao = std::string(backend) == "AO";
+    EXPECT_EQ(recipe.fsdp_all_gather, is_ao) << backend;
+    EXPECT_EQ(recipe.pad_inner_dim, is_ao) << backend;
+    EXPECT_EQ(recipe.skip_first_and_last, is_ao) << backend;
+  }
 }
 
 TEST(ReferenceEnvironment, SizesOfAMeshThatIsTurnedOffAreAnError) {

@@ -9,6 +9,7 @@
 #include "config/generated/choices/context_method.hpp"
 #include "config/generated/choices/precision.hpp"
 #include "config/generated/choices/sharding_strategy.hpp"
+#include "config/generated/settings/fp8/fp8.hpp"
 #include "config/generated/settings/parallelism/context_parallel.hpp"
 #include "config/generated/settings/parallelism/expert_parallel.hpp"
 #include "config/generated/settings/parallelism/tensor_parallel.hpp"
@@ -241,6 +242,39 @@ TEST(ReferenceFiles, MegatronsSettingsCountUnlessTheVariableSaysNo) {
   EXPECT_EQ(resolve_state_settings({}).tensor_parallel_size, 1);
 }
 
+TEST(ReferenceFiles, TheRecipeOfFp8IsAnOptionsStruct) {
+  const SettingsEnvironment environment({{"ACCELERATE_FP8_MARGIN", "5"},
+                                         {"ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING", "1"},
+                                         {"ACCELERATE_FP8_PAD_INNER_DIM", "yes"}});
+  const ConfigurationFileOfTest file(
+      "compute_environment: LOCAL_MACHINE\n"
+      "distributed_type: 'NO'\n"
+      "mixed_precision: fp8\n"
+      "fp8_config:\n"
+      "  backend: TE\n"
+      "  amax_compute_algorithm: max\n"
+      "  amax_history_length: 16\n"
+      "  fp8_format: E4M3\n"
+      "  margin: 2\n"
+      "  interval: 3\n"
+      "  override_linear_precision: [false, true, false]\n"
+      "  use_autocast_during_eval: true\n");
+  Fp8Settings settings;
+  resolve_settings(settings);
+  EXPECT_EQ(settings.backend, Fp8Backend::kTe);
+  EXPECT_EQ(settings.amax_algorithm, Fp8AmaxAlgorithm::kMax);
+  EXPECT_EQ(settings.amax_history_length, 16);
+  EXPECT_EQ(settings.format, Fp8Format::kE4m3);
+  EXPECT_EQ(settings.margin, 5) << "the variable goes before the file";
+  EXPECT_EQ(settings.interval, 3);
+  EXPECT_FALSE(settings.override_forward);
+  EXPECT_TRUE(settings.override_input_gradient);
+  EXPECT_EQ(settings.override_input_gradient.source, file.line(11));
+  EXPECT_TRUE(settings.use_in_evaluation);
+  EXPECT_TRUE(settings.use_mxfp8_block_scaling);
+  EXPECT_TRUE(*settings.pad_inner_dim);
+}
+
 TEST(ReferenceFiles, WhatIsNotThereOrNotKnownIsRefusedWithItsLine) {
   const SettingsEnvironment environment;
   const struct {
@@ -263,6 +297,11 @@ TEST(ReferenceFiles, WhatIsNotThereOrNotKnownIsRefusedWithItsLine) {
       {"fsdp_config:\n  fsdp_shard: 2\n", 2, Status::kInvalidArgument, "there is no option 'fsdp_shard'"},
       {"distributed_type: FSDP\nfsdp_config: {}\nfsdp_config: {}\n", 3, Status::kInvalidArgument, "stands twice"},
       {"fsdp_config:\n  fsdp_version: [1]\n", 2, Status::kInvalidArgument, "expected one value"},
+      {"fp8_config: {override_linear_precision: true}\n", 1, Status::kInvalidArgument, "a list of three"},
+      {"fp8_config: {override_linear_precision: [true, [no], no]}\n", 1, Status::kInvalidArgument,
+       "expected one value"},
+      {"fp8_config: {amax_history_len: 1, amax_history_length: 2}\n", 1, Status::kInvalidArgument, "stands twice"},
+      {"fp8_config: {scale: 1}\n", 1, Status::kInvalidArgument, "there is no option 'scale'"},
       {"num_machine: 1\n", 1, Status::kInvalidArgument, "there is no option 'num_machine'"},
   };
   for (const auto& wrong : files) {

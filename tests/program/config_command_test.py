@@ -189,7 +189,7 @@ class Questionnaire(CommandTest):
                 refused.add(given["file"].partition(".")[0])
                 _, said = self.ask(["", *(answer or "" for _, answer in given["questions"])], "--config-file", self.folder / "job.yaml")
                 self.assertRegex(said, "accel launch refuses (it|them)", result.stderr)
-        self.assertEqual(refused, {"single_dynamo", "deepspeed_machines", "fp8_te", "fp8_ao"}, "what is refused today")
+        self.assertEqual(refused, {"single_dynamo", "deepspeed_machines"}, "what is refused today")
 
     def test_nothing_is_asked_without_a_terminal(self):
         self.expect(1, f"accel config --default, which writes a configuration of this machine to {self.default_file}", "config")

@@ -57,9 +57,7 @@ bool is_refused_here(const std::string& file, const Map& expected, const GivenOp
     const auto found = expected.find(name);
     return found != expected.end() && found->second == value;
   };
-  if (is("ACCELERATE_MIXED_PRECISION", "fp8"))
-    reason = "which asks for 8-bit floating point";
-  else if (expected.count("ACCELERATE_DYNAMO_BACKEND") != 0 && !is("ACCELERATE_DYNAMO_BACKEND", "NO"))
+  if (expected.count("ACCELERATE_DYNAMO_BACKEND") != 0 && !is("ACCELERATE_DYNAMO_BACKEND", "NO"))
     reason = "which asks for compilation by torch.compile";
   // DeepSpeed leaves out single GPUs of a host.
   else if (file == "deepspeed_machines.yaml" && expected.count("ACCELERATE_USE_DEEPSPEED") != 0)
@@ -84,6 +82,19 @@ void apply_differences(const std::string& file, const LaunchPlan& plan, Map& exp
   if (file == "multi_gpu.yaml") expected["ACCELERATE_CPU_AFFINITY"] = "1";
   if (file == "deepspeed_zero3.yaml" && expected.count("ACCELERATE_USE_DEEPSPEED") != 0)
     expected["ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH"] = "nvme";
+  // In files the reference has other names than in its variables, so that it passes the defaults beside them.
+  for (const auto& [name, short_name] :
+       {std::pair("ACCELERATE_FP8_AMAX_COMPUTE_ALGORITHM", "ACCELERATE_FP8_AMAX_COMPUTE_ALGO"),
+        std::pair("ACCELERATE_FP8_AMAX_HISTORY_LENGTH", "ACCELERATE_FP8_AMAX_HISTORY_LEN")})
+    if (const auto found = expected.find(name); found != expected.end()) {
+      expected[short_name] = found->second;
+      expected.erase(name);
+    }
+  // What other recipes than that of torchao do not have.
+  if (expected["ACCELERATE_FP8_BACKEND"] == "TE")
+    for (const char* const name : {"ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER", "ACCELERATE_FP8_PAD_INNER_DIM"})
+      expected.erase(name);
+  if (expected["ACCELERATE_FP8_BACKEND"].empty()) expected.erase("ACCELERATE_FP8_BACKEND");
   // All variables that are not set, or as they are anyway.
   if (expected["OMP_NUM_THREADS"] == "2") expected.erase("OMP_NUM_THREADS");
   if (expected["MASTER_ADDR"].empty()) expected.erase("MASTER_ADDR");
@@ -262,6 +273,39 @@ TEST(LaunchPlan, MegatronsSettingsBecomeVariables) {
     EXPECT_TRUE(name.rfind("MEGATRON_LM_", 0) != 0 || name == "MEGATRON_LM_TP_DEGREE") << name;
 }
 
+TEST(LaunchPlan, RanksGetTheRecipeOfFp8) {
+  const CleanEnvironment environment(kNowhere);
+  const auto passed = [](GivenOptions given) {
+    Map variables;
+    for (const auto& [name, value] : variables_of(plan_launch(given, {"p"})))
+      if (name.rfind("ACCELERATE_FP8_", 0) == 0) variables[name.substr(15)] = value;
+    return variables;
+  };
+  const Map of_te = passed({{"mixed_precision", "fp8"},
+                            {"fp8_backend", "te"},
+                            {"fp8_amax_history_len", "16"},
+                            {"fp8_use_mxfp8_block_scaling", "true"},
+                            {"fp8_override_linear_precision", "yes,no,1"}});
+  const Map expected = {{"BACKEND", "TE"},
+                        {"AMAX_HISTORY_LEN", "16"},
+                        {"AMAX_COMPUTE_ALGO", "most_recent"},
+                        {"FORMAT", "HYBRID"},
+                        {"MARGIN", "0"},
+                        {"INTERVAL", "1"},
+                        {"OPT_LEVEL", "O2"},
+                        {"OVERRIDE_FPROP", "True"},
+                        {"OVERRIDE_DGRAD", "False"},
+                        {"OVERRIDE_WGRAD", "True"},
+                        {"USE_AUTOCAST_DURING_EVAL", "False"},
+                        {"USE_MXFP8_BLOCK_SCALING", "True"}};
+  EXPECT_EQ(of_te, expected);
+  const Map of_ao = passed({{"mixed_precision", "fp8"}, {"fp8_pad_inner_dim", "no"}});
+  EXPECT_EQ(of_ao.at("PAD_INNER_DIM"), "False");
+  EXPECT_EQ(of_ao.at("ENABLE_FSDP_FLOAT8_ALL_GATHER"), "True");
+  EXPECT_EQ(of_ao.count("BACKEND"), 0U);
+  EXPECT_EQ(passed({{"mixed_precision", "bf16"}}), Map());
+}
+
 TEST(LaunchPlan, WhatCannotBeIsRefused) {
   const CleanEnvironment environment(kNowhere);
   const auto refuse = [](Status status, const std::string& message, const GivenOptions& given) {
@@ -276,7 +320,14 @@ TEST(LaunchPlan, WhatCannotBeIsRefused) {
   refuse(wrong, "--fsdp-offload-params is 'maybe'; expected yes or no", {{"fsdp_offload_params", "maybe"}});
   refuse(wrong, "--fsdp-state-dict-type is 'some'; expected one of", {{"fsdp_state_dict_type", "some"}});
   refuse(wrong, "only rank 0 would have weights", {{"use_fsdp", "true"}, {"fsdp_sync_module_states", "false"}});
-  refuse(Status::kUnsupported, "--mixed-precision is 'fp8', which asks for 8-bit", {{"mixed_precision", "fp8"}});
+  const auto refuse_products = [&](const char* products) {
+    refuse(wrong,
+           std::string("--fp8-override-linear-precision is '") + products + "'; expected yes or no for the forward",
+           {{"mixed_precision", "fp8"}, {"fp8_override_linear_precision", products}});
+  };
+  for (const char* const products : {"yes", "yes,no", "yes,no,maybe", "no,no,no,no"}) refuse_products(products);
+  refuse(wrong, "--fp8-margin is '33'; expected an integer from 0 to 32", {{"fp8_margin", "33"}});
+  refuse(wrong, "--fp8-format is 'E3M4'; expected one of", {{"fp8_format", "E3M4"}});
   refuse(Status::kUnsupported, "asks for TPUs", {{"tpu", "true"}});
   refuse(wrong, "--megatron-lm-tp-degree is '0'", {{"megatron_lm_tp_degree", "0"}});
   refuse(Status::kUnsupported, "asks for compilation", {{"dynamo_backend", "inductor"}});
@@ -292,8 +343,8 @@ TEST(LaunchPlan, WhatHasNoEffectIsSaid) {
   const auto notes = [](const GivenOptions& given) { return plan_launch(given, {"./program"}).notes; };
   using Notes = std::vector<std::string>;
   EXPECT_EQ(notes({{"mixed_precision", "bf16"}, {"num_processes", "2"}}), Notes());
-  EXPECT_EQ(notes({{"fp8_margin", "1"}}),
-            Notes{"--fp8-margin has no effect: no state computes in 8-bit floating point"});
+  EXPECT_EQ(notes({{"fp8_margin", "1"}}), Notes{"--fp8-margin has no effect without --mixed-precision fp8"});
+  EXPECT_EQ(notes({{"fp8_margin", "1"}, {"mixed_precision", "FP8"}}), Notes());
   EXPECT_EQ(notes({{"zero_stage", "3"}}), Notes{"--zero-stage has no effect without --use-deepspeed"});
   EXPECT_EQ(notes({{"use_deepspeed", "true"}, {"zero_stage", "3"}}), Notes());
   EXPECT_EQ(notes({{"megatron_lm_pp_degree", "2"}}),

@@ -68,6 +68,12 @@ seed_callback() = @cfunction(run_seed, Int32, (Int64, Ptr{Cvoid}))
 run_comm_hook(buffer, bucket, is_last, block) = callback_status(() -> object_of(block)(tensor_of(buffer), Int(bucket), is_last != 0))
 comm_hook_callback() = @cfunction(run_comm_hook, Int32, (Ptr{LibAccel.accel_tensor_t}, Int64, Int32, Ptr{Cvoid}))
 
+run_fp8_filter(name, weight, out, block) = callback_status() do
+    covered = object_of(block)(unsafe_string(name), tensor_of(weight))
+    covered === nothing || give(out, covered)
+end
+fp8_filter_callback() = @cfunction(run_fp8_filter, Int32, (Ptr{Cchar}, Ptr{LibAccel.accel_tensor_t}, Ptr{CValue}, Ptr{Cvoid}))
+
 run_generated(tokens, out, block) = callback_status() do
     goes_on = object_of(block)(tensor_of(tokens))
     goes_on === nothing || give(out, goes_on)

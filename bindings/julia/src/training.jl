@@ -110,6 +110,14 @@ function register_comm_hook!(hook::Function, state::State, model::Model)
     return nothing
 end
 
+"""    fp8_filter!(state) do name, weight ... end
+
+Asks which linear layers compute in 8 bits, of those that the recipe of `fp8!` does not leave out: `false` leaves one out."""
+function fp8_filter!(covered::Function, state::State)
+    LibAccel.accel_set_fp8_filter(state, fp8_filter_callback(), keep(covered, state), destroy())
+    return state
+end
+
 """    find_executable_batch_size(state, starting_batch_size) do batch_size ... end
 
 Calls the function with smaller and smaller sizes until one fits into memory; `OutOfMemoryError` and the library's own ask for a smaller

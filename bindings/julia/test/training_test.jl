@@ -46,6 +46,27 @@ end
     end
 end
 
+@testset "8 bits" begin
+    State(cpu = true, mixed_precision = :fp8) do state
+        fp8!(state; backend = :te, amax_history_length = 4)
+        @test_throws AccelError fp8!(state; amax_history_length = 0)
+        model = prepare(state, Sequential(Linear(16, 16), Linear(16, 12), Linear(12, 16)))
+        loss = aten.mean(aten.square(model(Accel.randn(Float32, 8, 16))))
+        backward(state, loss)
+        described = fp8_describe(model)
+        @test described["layers"] == ["0"] && described["scaling"] == "DELAYED" && length(described["skipped"]) == 2
+    end
+    State(cpu = true, mixed_precision = :fp8) do state
+        asked = String[]
+        fp8_filter!(state) do name, weight
+            push!(asked, name)
+            return size(weight) == (32, 16)
+        end
+        model = prepare(state, Sequential(Linear(16, 16), Linear(16, 16), Linear(16, 32), Linear(32, 16)))
+        @test fp8_describe(model)["layers"] == ["2"] && asked == ["1", "2"]
+    end
+end
+
 @testset "generators" begin
     generator = Generator(3)
     state = generator_state(generator)

@@ -139,13 +139,6 @@ def test_what_is_not_there_is_refused():
             accelerator.save({"thing": object()}, "file", safe_serialization=False)
 
 
-def test_fp8_is_refused():
-    with pytest.raises(NotImplementedError, match="8-bit floating point is not in libaccel"):
-        accel.utils.TERecipeKwargs()
-    with pytest.raises(NotImplementedError, match="fp8"):
-        Accelerator(cpu=True, mixed_precision="fp8")
-
-
 def test_an_earlier_partial_state_still_holds():
     accel.PartialState(cpu=True, timeout=datetime.timedelta(seconds=7))
     accelerator = Accelerator(mixed_precision="bf16")

@@ -34,23 +34,23 @@ def test_each_module_has_its_names(path):
 
 def test_missing_names_say_so_when_they_are_used():
     from accel.commands.menu.selection_menu import BulletMenu
-    from accel.utils import load_and_quantize_model, TERecipeKwargs
+    from accel.utils import install_xla, load_and_quantize_model
 
-    assert not isinstance(3, TERecipeKwargs)
-    with pytest.raises(NotImplementedError, match="^TERecipeKwargs: computing in 8-bit floating point is not in libaccel yet$"):
-        TERecipeKwargs()
+    assert not isinstance(3, install_xla)
+    with pytest.raises(NotImplementedError, match="^install_xla: training on TPUs is not in libaccel yet$"):
+        install_xla()
     with pytest.raises(NotImplementedError, match="quantization"):
         load_and_quantize_model(None, None)
     with pytest.raises(NotImplementedError, match="accel config"):
         BulletMenu()
-    with pytest.raises(AttributeError, match="8-bit"):
-        TERecipeKwargs.from_environment  # noqa: B018
+    with pytest.raises(AttributeError, match="TPUs"):
+        install_xla.from_environment  # noqa: B018
 
-    class Recipe(TERecipeKwargs):
+    class Installer(install_xla):
         pass
 
     with pytest.raises(NotImplementedError):
-        Recipe()
+        Installer()
 
 
 def test_a_name_is_the_same_object_everywhere():

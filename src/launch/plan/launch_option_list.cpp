@@ -29,6 +29,7 @@ struct FieldRow {
 };
 
 using option_tables::deepspeed_options;
+using option_tables::fp8_options;
 using option_tables::fsdp_options;
 using option_tables::state_options;
 using option_tables::tensor_parallel_options;
@@ -98,10 +99,24 @@ constexpr FieldRow kFieldRows[] = {
     {"parallelism_config_tp_overlap", &groups::parallelism, &tensor_parallel_options, "overlap", "", nullptr, true},
     {"parallelism_config_tp_overlap_chunks", &groups::parallelism, &tensor_parallel_options, "overlap_chunks", "",
      nullptr, true},
+    {"fp8_backend", &groups::fp8, &fp8_options, "backend", "", "null", true},
+    {"fp8_use_autocast_during_eval", &groups::fp8, &fp8_options, "use_in_evaluation", "", "false", false, "True",
+     "False"},
+    {"fp8_margin", &groups::fp8, &fp8_options, "margin", "", "0", true},
+    {"fp8_interval", &groups::fp8, &fp8_options, "interval", "", "1", true},
+    {"fp8_format", &groups::fp8, &fp8_options, "format", "", "\"HYBRID\"", true},
+    {"fp8_amax_history_len", &groups::fp8, &fp8_options, "amax_history_length", "fp8_amax_history_length", "1024",
+     true},
+    {"fp8_amax_compute_algo", &groups::fp8, &fp8_options, "amax_algorithm", "fp8_amax_compute_algorithm",
+     "\"most_recent\"", true},
+    {"fp8_use_mxfp8_block_scaling", &groups::fp8, &fp8_options, "use_mxfp8_block_scaling", "", nullptr, false, "True",
+     "False"},
+    {"fp8_enable_fsdp_float8_all_gather", &groups::fp8, &fp8_options, "fsdp_all_gather", "", "true", true, "True",
+     "False"},
+    {"fp8_pad_inner_dim", &groups::fp8, &fp8_options, "pad_inner_dim", "", "true", true, "True", "False"},
 };
 
 constexpr RefusedValue kRefusalRows[] = {
-    {"mixed_precision", "fp8", "", "8-bit floating point"},
     {"dynamo_backend", "", "no", "compilation by torch.compile"},
     {"tpu", "true", "", "TPUs"},
 };

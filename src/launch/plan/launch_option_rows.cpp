@@ -73,9 +73,6 @@ constexpr OptionChoice kCompilers[] = {{"no", 0},
 constexpr OptionChoice kCompilerModes[] = {{"default", 0}, {"reduce-overhead", 1}, {"max-autotune", 2}};
 constexpr OptionChoice kContextBackends[] = {{"torch", 0}};
 constexpr OptionChoice kSequenceBackends[] = {{"deepspeed", 0}};
-constexpr OptionChoice kFp8Backends[] = {{"ao", 0}, {"te", 1}, {"msamp", 2}};
-constexpr OptionChoice kFp8Formats[] = {{"HYBRID", 0}, {"E4M3", 1}, {"E5M2", 2}};
-constexpr OptionChoice kAmaxAlgorithms[] = {{"max", 0}, {"most_recent", 1}};
 constexpr OptionChoice kOptLevels[] = {{"O1", 0}, {"O2", 1}};
 
 using groups::compilation;
@@ -198,17 +195,13 @@ constexpr LaunchOption kRows[] = {
     passed(flag(compilation, "dynamo_use_regional_compilation", "", "false"),
            "ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION", "True", "False"),
 
-    choice(fp8, "fp8_backend", "", "null", kFp8Backends),
-    flag(fp8, "fp8_use_autocast_during_eval", "", "false"),
-    own(fp8, kInteger, "fp8_margin", "", "0"),
-    own(fp8, kInteger, "fp8_interval", "", "1"),
-    choice(fp8, "fp8_format", "", "\"HYBRID\"", kFp8Formats),
-    own(fp8, kInteger, "fp8_amax_history_len", "", "1024"),
-    choice(fp8, "fp8_amax_compute_algo", "", "\"most_recent\"", kAmaxAlgorithms),
-    own(fp8, kText, "fp8_override_linear_precision", "", "[false,false,false]"),
-    choice(fp8, "fp8_opt_level", "", "\"O2\"", kOptLevels),
-    own(fp8, kYesOrNo, "fp8_enable_fsdp_float8_all_gather", "", "true"),
-    own(fp8, kYesOrNo, "fp8_pad_inner_dim", "", "true"),
+    own(fp8, kText, "fp8_override_linear_precision",
+        "Which products are computed in bfloat16, as yes,no,no: the forward, the inputs' gradients, the weights'. Sets "
+        "ACCELERATE_FP8_OVERRIDE_FPROP, _DGRAD and _WGRAD.",
+        "[false,false,false]"),
+    passed(named(choice(fp8, "fp8_opt_level", "The level of MS-AMP; it has no effect.", "\"O2\"", kOptLevels),
+                 "fp8_optimization_level"),
+           "ACCELERATE_FP8_OPT_LEVEL"),
 
     passed(flag(megatron, "use_megatron_lm", "Splits and trains models by the settings below, in programs of Python.",
                 "false"),

@@ -1,5 +1,7 @@
 #include "launch/plan/launch_plan.hpp"
 
+#include <strings.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -8,6 +10,7 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "base/split_text.hpp"
 #include "config/option_text.hpp"
 #include "launch/hosts/host_plan.hpp"
 #include "launch/plan/launch_option_list.hpp"
@@ -276,16 +279,23 @@ class Planner {
     if (&group == &groups::fsdp) return mode_ == Mode::kFsdp;
     if (&group == &groups::deepspeed) return mode_ == Mode::kDeepspeed;
     if (&group == &groups::megatron) return settings_.is_yes("use_megatron_lm");
+    if (&group == &groups::fp8) return is_in_8_bits();
     if (&group == &groups::parallelism) return settings_.is_yes("use_parallelism_config");
     if (&group == &groups::compilation) return settings_.file().has_value() && mode_ != Mode::kDeepspeed;
     return true;
   }
+
+  bool is_in_8_bits() const { return strcasecmp(settings_.value_of("mixed_precision").c_str(), "fp8") == 0; }
 
   // Whether the ranks get a value that was not given on the command line.
   bool is_passed(const LaunchOption& option, const PlannedSetting& setting) const {
     const std::string_view name = option.field.name;
     if (!is_active(*option.group)) return false;
     if (option.group == &groups::compilation) return true;
+    // The other recipes have no such features.
+    if (name == "fp8_enable_fsdp_float8_all_gather" || name == "fp8_pad_inner_dim")
+      return setting.source != kDefault || strcasecmp(settings_.value_of("fp8_backend", "ao").c_str(), "ao") == 0;
+    if (option.group == &groups::fp8) return true;
     if (name == "gradient_accumulation_steps") return mode_ == Mode::kDeepspeed;
     if (name == "cpu") return mode_ == Mode::kProcesses && settings_.file() && !settings_.is_yes("use_megatron_lm");
     if (name == "parallelism_config_cp_comm_strategy") return settings_.integer_of("parallelism_config_cp_size", 1) > 1;
@@ -306,7 +316,7 @@ class Planner {
       std::transform(result.begin(), result.end(), result.begin(),
                      [letter](unsigned char c) { return static_cast<char>(letter(c)); });
     };
-    if (name == "dynamo_backend") convert(std::toupper);
+    if (name == "dynamo_backend" || name == "fp8_backend") convert(std::toupper);
     if (name == "mixed_precision" || name == "fsdp_reshard_after_forward" || name == "offload_optimizer_device" ||
         name == "offload_param_device")
       convert(std::tolower);
@@ -337,8 +347,23 @@ class Planner {
     if (const std::string ids = settings_.value_of("gpu_ids", "all"); ids != "all")
       plan_.options.variables.emplace_back(kVisibleGpus, ids);
     if (mode_ == Mode::kDeepspeed) pass_what_deepspeed_asks_for();
+    if (is_in_8_bits()) pass_products_in_bfloat16();
     if (settings_.file() && !settings_.file()->own.empty())
       pass("ACCELERATE_CONFIG_FILE", std::filesystem::absolute(settings_.file()->path).string());
+  }
+
+  void pass_products_in_bfloat16() {
+    const std::vector<std::string> given = split_text(settings_.value_of("fp8_override_linear_precision", "no,no,no"));
+    constexpr const char* kVariables[] = {"ACCELERATE_FP8_OVERRIDE_FPROP", "ACCELERATE_FP8_OVERRIDE_DGRAD",
+                                          "ACCELERATE_FP8_OVERRIDE_WGRAD"};
+    const bool is_whole = given.size() == std::size(kVariables) && std::all_of(given.begin(), given.end(), parse_flag);
+    require(is_whole, Status::kInvalidArgument, settings_.place_of("fp8_override_linear_precision"), " is '",
+            settings_.value_of("fp8_override_linear_precision"),
+            "'; expected yes or no for the forward, the inputs' gradients and the weights', as yes,no,no");
+    const bool is_of_command_line = settings_.is_given("fp8_override_linear_precision");
+    for (size_t i = 0; i < std::size(kVariables); ++i)
+      if (is_of_command_line || !environment_text(kVariables[i]))
+        plan_.options.variables.emplace_back(kVariables[i], *parse_flag(given[i]) ? "True" : "False");
   }
 
   void pass_affinity_of_threads() {
@@ -375,6 +400,8 @@ class Planner {
       if (group.reason != nullptr) {
         if (!option.is_flag() || parse_flag(value).value_or(false))
           plan_.notes.push_back(text(option_flag(name), " has no effect: ", group.reason));
+      } else if (&group == &groups::fp8 && !is_in_8_bits()) {
+        plan_.notes.push_back(text(option_flag(name), " has no effect without --mixed-precision fp8"));
       } else if ((&group == &groups::fsdp || &group == &groups::deepspeed || &group == &groups::megatron) &&
                  !is_active(group) &&
                  !environment_flag(find_launch_option(group.switch_name)->field.variable).value_or(false) &&

@@ -9,26 +9,11 @@ from ..modules.module import PreparedModule
 from ..training.compilation import is_compiled_module, wrapped_by_compilation
 
 
-def _has_layers(model, kinds):
-    """Whether a model has layers of classes of a package, by their full names: a package that is not imported made none."""
-    known = tuple(found for found in (getattr(sys.modules.get(module), name, None) for module, name in kinds) if isinstance(found, type))
-    return bool(known) and any(isinstance(module, known) for module in model.modules())
-
-
 def has_4bit_bnb_layers(model):
-    """Whether it has quantized layers of bitsandbytes."""
-    return _has_layers(model, [("bitsandbytes.nn", "Linear4bit"), ("bitsandbytes.nn", "Linear8bitLt")])
-
-
-def has_ao_layers(model):
-    """Whether it has layers of torchao that compute in 8 bits."""
-    return _has_layers(model, [("torchao.float8.float8_linear", "Float8Linear")])
-
-
-def has_transformer_engine_layers(model):
-    """Whether it has layers of transformer_engine."""
-    return _has_layers(model, [("transformer_engine.pytorch", name) for name in ("LayerNorm", "Linear", "TransformerLayer")] +
-                       [("intel_transformer_engine", "Linear")])
+    """Whether it has quantized layers of bitsandbytes: a package that is not imported made none."""
+    found = (getattr(sys.modules.get("bitsandbytes.nn"), name, None) for name in ("Linear4bit", "Linear8bitLt"))
+    known = tuple(kind for kind in found if isinstance(kind, type))
+    return bool(known) and any(isinstance(module, known) for module in model.modules())
 
 
 def is_peft_model(model):

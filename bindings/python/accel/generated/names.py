@@ -35,7 +35,7 @@ HOMES = {
     ),
     "compat.modeling": (
         "extract_model_from_parallel get_model_tp_size get_module_children_bottom_up get_module_class_from_name "
-        "has_4bit_bnb_layers has_ao_layers has_transformer_engine_layers is_peft_model is_torch_xpu_tensor model_has_dtensor"
+        "has_4bit_bnb_layers is_peft_model is_torch_xpu_tensor model_has_dtensor"
     ),
     "compat.other": "convert_bytes do_nothing get_pretty_name merge_dicts recursive_getattr wait_for_everyone",
     "data.data_loader": "skip_first_batches",
@@ -44,7 +44,10 @@ HOMES = {
         "PrecisionType RNGType SageMakerDistributedType"
     ),
     "generated.settings": "AutocastKwargs GradientAccumulationPlugin GradScalerKwargs PowerSGDKwargs",
-    "launch.command_lines": "prepare_deepspeed_cmd_env prepare_extend_env_parallelism_config prepare_multi_gpu_env prepare_simple_launcher_cmd_env",
+    "launch.command_lines": (
+        "prepare_deepspeed_cmd_env prepare_extend_env_parallelism_config prepare_multi_gpu_env prepare_simple_launcher_cmd_env "
+        "setup_fp8_env"
+    ),
     "launch.launchers": "debug_launcher notebook_launcher PrepareForLaunch test_launch",
     "megatron.dummies": "MegatronLMDummyDataLoader MegatronLMDummyScheduler",
     "megatron.functions": (
@@ -103,6 +106,11 @@ HOMES = {
     "tracking.profiling": "ProfileKwargs ProfilerActivity",
     "tracking.progress": "tqdm",
     "training.accelerator": "Accelerator",
+    "training.fp8_layers": (
+        "filter_first_and_last_linear_layers filter_linear_layers find_first_last_linear_layers has_ao_layers "
+        "has_transformer_engine_layers torchao_required"
+    ),
+    "training.fp8_recipes": "AmaxComputeAlgorithm AORecipeKwargs Backend FP8Format FP8RecipeKwargs MSAMPRecipeKwargs OptLevel TERecipeKwargs",
     "training.compilation": (
         "compile_regions compile_regions_deepspeed compile_regions_fsdp2 has_compiled_regions has_repeated_blocks "
         "is_compiled_module is_repeated_blocks TorchDynamoPlugin"
@@ -139,6 +147,7 @@ TORCH_HOMES = {
         "fsdp2_apply_ac fsdp2_canonicalize_names fsdp2_load_full_state_dict fsdp2_prepare_auto_wrap_policy fsdp2_prepare_model "
         "fsdp2_switch_optimizer_parameters get_fsdp2_grad_scaler get_parameters_from_modules"
     ),
+    "training.fp8_conversion": "apply_fp8_autowrap contextual_fp8_autocast convert_model convert_model_to_fp8_ao",
     "training.mixed_precision": "get_grad_scaler get_mixed_precision_context_manager",
     "training.torch_optimizer": "AcceleratedOptimizer",
     "training.torch_scheduler": "AcceleratedScheduler",
@@ -207,11 +216,6 @@ MISSING = {
     "quantization": (
         "get_keys_to_not_convert get_parameter_device get_quantized_model_device_map load_and_quantize_model "
         "quantize_and_offload_8bit replace_with_bnb_layers"
-    ),
-    "computing in 8-bit floating point": (
-        "AORecipeKwargs AmaxComputeAlgorithm Backend FP8Format FP8RecipeKwargs MSAMPRecipeKwargs OptLevel TERecipeKwargs "
-        "apply_fp8_autowrap contextual_fp8_autocast convert_model convert_model_to_fp8_ao filter_first_and_last_linear_layers "
-        "filter_linear_layers find_first_last_linear_layers setup_fp8_env torchao_required"
     ),
     "the compilation of models by the Accelerator": "dynamo_backend dynamo_plugin",
     "training on TPUs": "MpDeviceLoaderWrapper install_xla prepare_tpu",

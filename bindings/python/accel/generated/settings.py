@@ -137,6 +137,78 @@ class ProfileKwargs(KwargsHandler):
 
 
 @dataclass
+class AORecipeKwargs(KwargsHandler):
+    """The recipe of fp8 as torchao has it: each layer has the scale of its latest numbers. Beyond the reference all settings of the
+    engine's recipe."""
+
+    config: Any = None
+    module_filter_func: Optional[Callable] = None
+    pad_inner_dim: Optional[bool] = None
+    enable_fsdp_float8_all_gather: Optional[bool] = None
+    scaling: Any = None
+    format: Any = None
+    amax_algorithm: Any = None
+    amax_history_length: Optional[int] = None
+    margin: Optional[int] = None
+    interval: Optional[int] = None
+    override_forward: Optional[bool] = None
+    override_input_gradient: Optional[bool] = None
+    override_weight_gradient: Optional[bool] = None
+    use_in_evaluation: Optional[bool] = None
+    use_mxfp8_block_scaling: Optional[bool] = None
+    skip_first_and_last: Optional[bool] = None
+    skip_names: Optional[str] = None
+    _struct = "accel_fp8_options_t"
+    _variables = {
+        "enable_fsdp_float8_all_gather": ("ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER", "flag", None),
+        "pad_inner_dim": ("ACCELERATE_FP8_PAD_INNER_DIM", "flag", None),
+        "format": ("ACCELERATE_FP8_FORMAT", "choice", "HYBRID"),
+        "amax_algorithm": ("ACCELERATE_FP8_AMAX_COMPUTE_ALGO", "choice", "MOST_RECENT"),
+        "amax_history_length": ("ACCELERATE_FP8_AMAX_HISTORY_LEN", "integer", "1024"),
+        "margin": ("ACCELERATE_FP8_MARGIN", "integer", "0"),
+        "interval": ("ACCELERATE_FP8_INTERVAL", "integer", "1"),
+        "override_forward": ("ACCELERATE_FP8_OVERRIDE_FPROP", "flag", "0"),
+        "override_input_gradient": ("ACCELERATE_FP8_OVERRIDE_DGRAD", "flag", "0"),
+        "override_weight_gradient": ("ACCELERATE_FP8_OVERRIDE_WGRAD", "flag", "0"),
+        "use_in_evaluation": ("ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL", "flag", "0"),
+        "use_mxfp8_block_scaling": ("ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING", "flag", "0"),
+    }
+
+
+@dataclass
+class TERecipeKwargs(KwargsHandler):
+    """The recipe of fp8 as Transformer Engine has it, with scales of former steps. None: from ACCELERATE_FP8_*, else its default."""
+
+    use_autocast_during_eval: Optional[bool] = None
+    margin: Optional[int] = None
+    interval: Optional[int] = None
+    fp8_format: Optional[str] = None
+    amax_history_len: Optional[int] = None
+    amax_compute_algo: Optional[str] = None
+    override_linear_precision: Optional[tuple[bool, bool, bool]] = None
+    use_mxfp8_block_scaling: Optional[bool] = None
+    _variables = {
+        "use_autocast_during_eval": ("ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL", "flag", "false"),
+        "margin": ("ACCELERATE_FP8_MARGIN", "integer", "0"),
+        "interval": ("ACCELERATE_FP8_INTERVAL", "integer", "1"),
+        "fp8_format": ("ACCELERATE_FP8_FORMAT", "text", "HYBRID"),
+        "amax_history_len": ("ACCELERATE_FP8_AMAX_HISTORY_LEN", "integer", "1024"),
+        "amax_compute_algo": ("ACCELERATE_FP8_AMAX_COMPUTE_ALGO", "text", "most_recent"),
+        "use_mxfp8_block_scaling": ("ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING", "flag", "false"),
+    }
+
+
+@dataclass
+class MSAMPRecipeKwargs(KwargsHandler):
+    """The recipe of fp8 as MS-AMP has it. None: from ACCELERATE_FP8_OPT_LEVEL, else "O2"."""
+
+    opt_level: Optional[str] = None
+    _variables = {
+        "opt_level": ("ACCELERATE_FP8_OPT_LEVEL", "text", "O2"),
+    }
+
+
+@dataclass
 class TorchDynamoPlugin(KwargsHandler):
     """The fields of TorchDynamoPlugin."""
 
@@ -498,6 +570,14 @@ class SageMakerConfig:
     additional_args: Optional[dict] = None
     dynamo_config: Any = None
     enable_cpu_affinity: bool = False
+
+
+@dataclass(frozen=True)
+class Float8LinearConfig:
+    """The fields of Float8LinearConfig."""
+
+    enable_fsdp_float8_all_gather: bool = False
+    pad_inner_dim: bool = False
 
 
 @dataclass

@@ -43,6 +43,8 @@ def arguments_of(args):
             continue
         if kind == "flag":
             words += [f"--{name}"] if value else []
+        elif isinstance(value, (list, tuple)) and kind != "list":
+            words.append(f"--{name}={','.join(map(str, value))}")
         elif isinstance(value, (list, tuple)):
             words += [f"--{name}={entry}" for entry in value]
         else:
@@ -100,6 +102,12 @@ def prepare_extend_env_parallelism_config(args, current_env):
     """The environment with the axes of the mesh."""
     planned = plan(args, uses_file=False)
     return {**current_env, **{name: value for name, value in planned["environment"].items() if name.startswith("PARALLELISM_CONFIG_")}}
+
+
+def setup_fp8_env(args, current_env):
+    """The environment with the recipe of fp8."""
+    planned = plan(argparse.Namespace(**{**vars(args), "mixed_precision": "fp8"}), uses_file=False)
+    return {**current_env, **{name: value for name, value in planned["environment"].items() if name.startswith("ACCELERATE_FP8_")}}
 
 
 def _filter_args(args, parser, default_args=()):

@@ -88,8 +88,14 @@ def check_cuda_p2p_ib_support():
 
 
 def check_cuda_fp8_capability():
-    """Whether the first GPU computes in 8-bit floating point."""
-    return tuple(map(int, _ask_nvidia("compute_cap")[0].split("."))) >= (8, 9)
+    """Whether the first GPU computes in 8-bit floating point: as the driver's program says, else torch."""
+    try:
+        capability = tuple(map(int, _ask_nvidia("compute_cap")[0].split(".")))
+    except (OSError, subprocess.SubprocessError):
+        if "torch" not in sys.modules:
+            raise
+        capability = sys.modules["torch"].cuda.get_device_capability()
+    return capability >= (8, 9)
 
 
 def override_numa_affinity(local_process_index, verbose=None):

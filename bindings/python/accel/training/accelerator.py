@@ -15,7 +15,6 @@ from ..data import loader as data
 from ..engine.scopes import noting, scope
 from ..engine.torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler, is_torch_tensor, torch_module
 from ..generated import methods
-from ..generated.enums import FP8BackendType
 from ..generated.settings import AutocastKwargs, GradientAccumulationPlugin, GradScalerKwargs
 from ..megatron import layout as megatron_layout
 from ..megatron import prepare as megatron_prepare
@@ -30,24 +29,24 @@ from ..state.handlers import DataLoaderConfiguration, InitProcessGroupKwargs, Pr
 from ..state.job import keep
 from ..state.machine import check_os_kernel
 from ..state.options import fill
-from ..state.process import AcceleratorState, GradientState, PartialState, current_of_accelerator, of_state
+from ..state.process import AcceleratorState, GradientState, PartialState, current_of_accelerator
 from ..state.random import rng_types_of_engine
 from ..tensors.creation import tensor
 from ..tensors.tensor import Tensor
 from ..tracking.observed import Observed
 from ..tracking.profiling import ProfileKwargs
-from . import dispatched_models, lr_scheduler, model_options, optim
-from .accelerator_arguments import (backward_settings, choice, coordinate, gradients_of, handle_of, handler_property, is_lomo, is_optimizer,
+from . import dispatched_models, fp8_layers, lr_scheduler, model_options, optim
+from .accelerator_arguments import (backward_settings, choice, coordinate, gradients_of, handle_of, is_lomo, is_optimizer,
                                     is_prepared, kind_of, lomo_of_package, loss_in_engine, placements_of, pytorch_model, remembered, stepping_engine)
+from .accelerator_precision import RECIPE_HANDLERS, AcceleratorPrecision, handler_property
 from .captured_step import CapturedStep
 from .compilation import without_compilation
-from .grad_scaler import GradScaler
 from .pipeline_step import pipeline_step
 
-_HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, InitProcessGroupKwargs, ProfileKwargs)
+_HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, InitProcessGroupKwargs, ProfileKwargs, *RECIPE_HANDLERS)
 
 
-class Accelerator(methods.Accelerator, Observed):
+class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
     """What a training program holds. Settings that are not given come from the launcher (ACCELERATE_*), then from the defaults.
 
     Of the engine, beyond the reference: true_divisor, keep_output_dtype, scheduler_steps_per_update, num_threads, cpu_kernels ("auto",
@@ -108,7 +107,7 @@ class Accelerator(methods.Accelerator, Observed):
         self.gradient_state = GradientState()
         self.device_placement, self.step_scheduler_with_optimizer = device_placement, step_scheduler_with_optimizer
         self._fused_optimizers = fused_optimizers
-        self._set_precision()
+        self._set_precision(mixed_precision)
         self._models: list = []
         self._optimizers: list = []
         self._schedulers: list = []
@@ -147,13 +146,6 @@ class Accelerator(methods.Accelerator, Observed):
         return {"gradient_accumulation_steps": None if num_steps == 1 else num_steps,
                 "adjust_scheduler": plugin.adjust_scheduler, "sync_with_dataloader": plugin.sync_with_dataloader,
                 "sync_each_batch": plugin.sync_each_batch or None}
-
-    def _set_precision(self):
-        if GradScalerKwargs in self._handlers:
-            capi.accel_set_grad_scaler(self._current(), self._handlers[GradScalerKwargs].to_engine())
-        self._init_scale = capi.accel_loss_scale(self._current())
-        if AutocastKwargs in self._handlers:
-            capi.accel_set_autocast(self._current(), self._handlers[AutocastKwargs].to_engine())
 
     # The state
 
@@ -201,17 +193,12 @@ class Accelerator(methods.Accelerator, Observed):
 
     is_composable_parallelism_enabled = property(attrgetter("is_fsdp2"))
     deepspeed_plugin = property(attrgetter("state.deepspeed_plugin"), doc="The plugin of DeepSpeed that is selected.")
-    autocast_handler, ddp_handler, init_handler, profile_handler, scaler_handler = map(
-        handler_property, (AutocastKwargs, DistributedDataParallelKwargs, InitProcessGroupKwargs, ProfileKwargs, GradScalerKwargs))
-    # Nothing computes in 8-bit floating point here yet.
-    fp8_backend, fp8_enabled, has_fp8_handler, delayed_fp8_autocast = FP8BackendType.NO, False, False, False
-    ao_recipe_handler = fp8_recipe_handler = msamp_recipe_handler = te_recipe_handler = None
+    ddp_handler, init_handler, profile_handler = map(handler_property, (DistributedDataParallelKwargs, InitProcessGroupKwargs, ProfileKwargs))
     flag_tensor = None  # the engine keeps the flag of set_trigger()
 
-    @property
-    def native_amp(self) -> bool:
-        """Whether operators choose a precision of 16 bits."""
-        return self.mixed_precision in ("fp16", "bf16")
+    def describe_fp8(self, model) -> dict:
+        """Which layers of a prepared model compute in 8 bits, why others do not, and how many numbers became the largest: accel_fp8_describe()."""
+        return capi.accel_fp8_describe(handle_of(model, "describe_fp8"))
 
     @property
     def has_lomo_optimizer(self) -> bool:
@@ -229,14 +216,7 @@ class Accelerator(methods.Accelerator, Observed):
             raise TypeError("step=None: expected a whole number")
         capi.accel_set_accumulation_step(self._current(), whole_number("step", step, 0))
 
-    @property
-    def scaler(self) -> "GradScaler | None":
-        """How losses are scaled, with the names of torch.amp.GradScaler; None when they are not."""
-        return GradScaler(self) if capi.accel_grad_scaler_state(self._current()) else None
-
     should_save_model = property(attrgetter("is_local_main_process"))
-
-    loss_scale: float = of_state(capi.accel_loss_scale)
 
     def __repr__(self):
         return f"Accelerator(\n{self.describe().rstrip()}\n)"
@@ -281,14 +261,16 @@ class Accelerator(methods.Accelerator, Observed):
         options, pointed_to = model_options.build(
             self, model, is_placed, evaluation_mode, split_by_program,
             {"tensor_parallel": tensor_parallel, "context_parallel": context_parallel, "expert_parallel": expert_parallel, "pipeline": pipeline})
-        if is_torch_model(model):
-            exchanges = self.use_distributed and not evaluation_mode
-            prepared = pytorch_model().prepare(model, self._current(), options, (self.ddp_handler or DistributedDataParallelKwargs()) if exchanges else None,
-                                               *pointed_to["of_torch"].values())
-        else:
-            prepared = PreparedModule(capi.accel_prepare_model(self._current(), model.handle, options), model)
-            prepared.inputs_are_split = pointed_to["context_parallel"].inputs_are_split == 1
+        with fp8_layers.of_model(model):
+            if is_torch_model(model):
+                exchange = (self.ddp_handler or DistributedDataParallelKwargs()) if self.use_distributed and not evaluation_mode else None
+                prepared = pytorch_model().prepare(model, self._current(), options, exchange, *pointed_to["of_torch"].values())
+            else:
+                prepared = PreparedModule(capi.accel_prepare_model(self._current(), model.handle, options), model)
+                prepared.inputs_are_split = pointed_to["context_parallel"].inputs_are_split == 1
         del pointed_to
+        if self.fp8_enabled:
+            fp8_layers.mark(model, prepared, handle_of(prepared, "prepare_model"), self.fp8_backend)
         return remembered(self._models, prepared)
 
     def prepare_optimizer(self, optimizer, device_placement=None):

@@ -143,11 +143,6 @@ def coordinate(axis, what, error=RuntimeError):
     return property(rank, doc=f"This rank's place in {what} parallelism.")
 
 
-def handler_property(kind):
-    """A property: what kwargs_handlers has of this kind, or None."""
-    return property(lambda self: self._handlers.get(kind))
-
-
 def choice(setting, name, names):
     """The number that a setting's name has in C."""
     if name not in (None, *names):

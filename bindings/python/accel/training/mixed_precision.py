@@ -13,7 +13,7 @@ def get_mixed_precision_context_manager(native_amp=False, autocast_kwargs=None):
         return contextlib.nullcontext()
     settings = {} if autocast_kwargs is None else autocast_kwargs.to_kwargs()
     state = AcceleratorState()
-    kind = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(state.mixed_precision)
+    kind = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp8": torch.bfloat16}.get(state.mixed_precision)
     return torch.autocast(state.device.type, **settings, **({} if kind is None else {"dtype": kind}))
 
 

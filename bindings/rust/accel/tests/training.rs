@@ -202,3 +202,21 @@ fn samplers_and_loaders_are_those_of_the_program() {
     assert_eq!(dataset.subset(2..4).unwrap().item(1).unwrap().tensor_at(0).unwrap().item_int().unwrap(), 3);
     assert_eq!(dataset.item(6).unwrap_err().code(), ErrorCode::NotFound);
 }
+
+#[test]
+fn linear_layers_compute_in_8_bits_by_a_recipe() {
+    let state = StateOptions::new().cpu(true).mixed_precision(Precision::Fp8).build().unwrap();
+    state.set_fp8(Fp8Options::new().backend(Fp8Backend::Te).amax_history_length(4)).unwrap();
+    let too_long = state.set_fp8(Fp8Options::new().amax_history_length(0)).unwrap_err();
+    assert_eq!(too_long.code(), ErrorCode::InvalidArgument);
+    state.set_fp8_filter(|name, weight| Ok(Some((name != "1" && weight.shape()[0] == 16).into()))).unwrap();
+    let layers: Vec<Model> = (0..3).map(|_| nn::linear(16, 16, Bias::With).unwrap()).collect();
+    let plain = nn::sequential(&layers.iter().collect::<Vec<_>>()).unwrap();
+    let model = state.prepare(&plain).unwrap();
+    let x = Tensor::ones(&[8, 16], DType::Float32, Device::Cpu).unwrap();
+    let mut loss = model.forward(&x).unwrap().square().unwrap().mean().unwrap();
+    state.backward(&mut loss).unwrap();
+    let described = fp8_describe(&model).unwrap();
+    let layers = described.get("layers").unwrap();
+    assert_eq!((layers.len(), described.get("scaling").unwrap().as_str()), (2, Some("DELAYED")), "{described:?}");
+}

@@ -24,7 +24,7 @@ def default_command_parser(parser, parents):
     """Adds the parser of the command's arguments."""
     parser = parser.add_parser("default", parents=parents, help=description, formatter_class=SubcommandHelpFormatter)
     parser.add_argument("--config_file", "--config-file", default=default_json_config_file, dest="save_location", help="the file to write")
-    parser.add_argument("--mixed_precision", "--mixed-precision", choices=["no", "fp16", "bf16"], default="no", help="of the training")
+    parser.add_argument("--mixed_precision", "--mixed-precision", choices=["no", "fp16", "bf16", "fp8"], default="no", help="of the training")
     parser.set_defaults(func=default_config_command)
     return parser
 
