@@ -213,7 +213,6 @@ MISSING = {
         "apply_fp8_autowrap contextual_fp8_autocast convert_model convert_model_to_fp8_ao filter_first_and_last_linear_layers "
         "filter_linear_layers find_first_last_linear_layers setup_fp8_env torchao_required"
     ),
-    "the compilation of models by the Accelerator": "dynamo_backend dynamo_plugin",
     "training on TPUs": "MpDeviceLoaderWrapper install_xla prepare_tpu",
     "training with SageMaker": "prepare_sagemager_args_inputs",
 }
