@@ -5,6 +5,7 @@
 #include <iterator>
 #include <string>
 
+#include "config/generated/settings/state/state.hpp"
 #include "config/option_table.hpp"
 #include "config/state_settings.hpp"
 #include "expect_error.hpp"
@@ -85,7 +86,7 @@ TEST(ReferenceEnvironment, NoVariableIsIgnoredInSilence) {
       {"ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL", "1"},
       {"ACCELERATE_DEEPSPEED_ZERO_STAGE", "1"},
       {"ACCELERATE_DOWNCAST_BF16", "1"},
-      {"ACCELERATE_DYNAMO_BACKEND", "EAGER"},
+      {"ACCELERATE_DYNAMO_BACKEND", "INDUCTOR"},
       {"ACCELERATE_DYNAMO_MODE", "x"},
       {"ACCELERATE_DYNAMO_USE_DYNAMIC", "1"},
       {"ACCELERATE_DYNAMO_USE_FULLGRAPH", "1"},
@@ -171,6 +172,16 @@ TEST(ReferenceEnvironment, WhatTheReferencesLauncherAlwaysSetsAsksForNothing) {
                                          {"PARALLELISM_CONFIG_SP_BACKEND", "deepspeed"},
                                          {"PARALLELISM_CONFIG_CP_BACKEND", "torch"}});
   EXPECT_NO_THROW(resolve_state_settings({}));
+}
+
+TEST(ReferenceEnvironment, CompilationIsRefusedWithWhatThereIsInstead) {
+  {
+    const SettingsEnvironment eager(Variables{{"ACCELERATE_DYNAMO_BACKEND", "eager"}});
+    EXPECT_NO_THROW(resolve_state_settings({}));
+  }
+  const SettingsEnvironment environment(Variables{{"ACCELERATE_DYNAMO_BACKEND", "TVM"}});
+  tests::expect_error(Status::kUnsupported, "others have fused kernels and captured steps: expected no or eager",
+                      [] { resolve_state_settings({}); });
 }
 
 TEST(ReferenceEnvironment, SizesOfAMeshThatIsTurnedOffAreAnError) {

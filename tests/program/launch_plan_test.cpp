@@ -57,10 +57,7 @@ bool is_refused_here(const std::string& file, const Map& expected, const GivenOp
     const auto found = expected.find(name);
     return found != expected.end() && found->second == value;
   };
-  if (is("ACCELERATE_MIXED_PRECISION", "fp8"))
-    reason = "which asks for 8-bit floating point";
-  else if (expected.count("ACCELERATE_DYNAMO_BACKEND") != 0 && !is("ACCELERATE_DYNAMO_BACKEND", "NO"))
-    reason = "which asks for compilation by torch.compile";
+  if (is("ACCELERATE_MIXED_PRECISION", "fp8")) reason = "which asks for 8-bit floating point";
   // DeepSpeed leaves out single GPUs of a host.
   else if (file == "deepspeed_machines.yaml" && expected.count("ACCELERATE_USE_DEEPSPEED") != 0)
     reason = "expected a hostfile that has the hosts to use";
@@ -262,6 +259,20 @@ TEST(LaunchPlan, MegatronsSettingsBecomeVariables) {
     EXPECT_TRUE(name.rfind("MEGATRON_LM_", 0) != 0 || name == "MEGATRON_LM_TP_DEGREE") << name;
 }
 
+TEST(LaunchPlan, CompilationBecomesVariables) {
+  const CleanEnvironment environment(kNowhere);
+  const Map passed = variables_of(plan_launch({{"cpu", "true"},
+                                               {"dynamo_backend", "inductor"},
+                                               {"dynamo_mode", "max-autotune"},
+                                               {"dynamo_use_regional_compilation", "true"}},
+                                              {"p"}));
+  const Map expected = {{"ACCELERATE_DYNAMO_BACKEND", "INDUCTOR"},
+                        {"ACCELERATE_DYNAMO_MODE", "max-autotune"},
+                        {"ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION", "True"}};
+  for (const auto& [name, value] : expected) EXPECT_EQ(passed.count(name) != 0 ? passed.at(name) : "", value) << name;
+  EXPECT_TRUE(plan_launch({{"dynamo_backend", "inductor"}, {"dynamo_use_fullgraph", "true"}}, {"p"}).notes.empty());
+}
+
 TEST(LaunchPlan, WhatCannotBeIsRefused) {
   const CleanEnvironment environment(kNowhere);
   const auto refuse = [](Status status, const std::string& message, const GivenOptions& given) {
@@ -279,7 +290,7 @@ TEST(LaunchPlan, WhatCannotBeIsRefused) {
   refuse(Status::kUnsupported, "--mixed-precision is 'fp8', which asks for 8-bit", {{"mixed_precision", "fp8"}});
   refuse(Status::kUnsupported, "asks for TPUs", {{"tpu", "true"}});
   refuse(wrong, "--megatron-lm-tp-degree is '0'", {{"megatron_lm_tp_degree", "0"}});
-  refuse(Status::kUnsupported, "asks for compilation", {{"dynamo_backend", "inductor"}});
+  refuse(wrong, "--dynamo-backend is 'gcc'; expected one of no, eager, ", {{"dynamo_backend", "gcc"}});
   refuse(Status::kNotFound, "missing.yaml", {{"config_file", "missing.yaml"}});
   const WrittenFile of_sagemaker(
       "compute_environment: AMAZON_SAGEMAKER\ndistributed_type: 'NO'\nec2_instance_type: a\n"

@@ -102,7 +102,6 @@ constexpr FieldRow kFieldRows[] = {
 
 constexpr RefusedValue kRefusalRows[] = {
     {"mixed_precision", "fp8", "", "8-bit floating point"},
-    {"dynamo_backend", "", "no", "compilation by torch.compile"},
     {"tpu", "true", "", "TPUs"},
 };
 
