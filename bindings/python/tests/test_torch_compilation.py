@@ -310,6 +310,24 @@ def test_under_deepspeeds_settings(ranks):
     """)
 
 
+def test_parts_of_ranks_are_not_compiled(ranks):
+    ranks(TRAINING + """
+    from accel import ParallelismConfig
+    for sizes, how in (({"tp_size": 2}, {"tensor_parallel": {"plan": "blocks.*.up colwise; blocks.*.down rowwise"}}), ({"pp_size": 2}, {})):
+        for backend in ("eager", "inductor"):
+            try:
+                accelerator = Accelerator(cpu=True, dynamo_backend=backend, parallelism_config=ParallelismConfig(**sizes))
+                model = accelerator.prepare_model(Net() if how else torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)), **how)
+                assert backend == "eager" and not utils.is_compiled_module(model)
+                if how:
+                    assert model(torch.ones(2, 4)).shape == (2, 1)
+            except NotImplementedError as error:
+                assert backend == "inductor" and "whole model on each rank" in str(error), error
+            accelerator.wait_for_everyone()
+            accelerator.state._reset_state(True)
+    """)
+
+
 def test_the_compiler_of_torch(graphs):
     """With inductor, whose kernels are compiled."""
     accelerator = Accelerator(cpu=True, mixed_precision="bf16", dynamo_backend="inductor")

@@ -17,10 +17,10 @@ class Compilation:
         self.is_whole = is_off or not plugin.use_regional_compilation or not has_repeated_blocks(model)
         self.parts = () if self.is_whole else list(regions(model))
 
-    def leave_stages(self):
-        """The model is in stages, which are not compiled."""
+    def leave(self, what):
+        """Compiles nothing of a model of which ranks have parts, and which exchanges inside of its forward."""
         if self.settings is not None:
-            refuse_compilation(self.plugin, f"the stages of a {type(self.model).__name__} are not compiled; expected the whole model on each rank,")
+            refuse_compilation(self.plugin, f"{what} of a {type(self.model).__name__} are not compiled; expected the whole model on each rank,")
         self.settings = None
 
     def of_group(self, module):

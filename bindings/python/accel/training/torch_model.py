@@ -42,7 +42,7 @@ def prepare(model: torch.nn.Module, state, options, exchange, param_init_fn=None
     with sparse_gradients.hidden(sparse.values()):
         stages = StagedModel.of(model, state, options, sample)
     if stages is not None:
-        compilation.leave_stages()
+        compilation.leave("the stages")
     if deepspeed is None or not gets_weights or not selected_of(deepspeed).zero3_init_flag:
         meta_parameters.initialize(model, plugin, plugin is not None and gets_weights, param_init_fn, () if stages is None else stages.modules_elsewhere)
     if plugin is not None and wraps and capi.accel_mixed_precision(state) != capi.ACCEL_PRECISION_NO:
@@ -60,6 +60,8 @@ def prepare(model: torch.nn.Module, state, options, exchange, param_init_fn=None
             torch_sequences.add_hooks(model, state)
         experts = shared_experts.prepare(model, state, options)
         split = split_layers.prepare(model, state, options, experts)
+        if split is not None or experts is not None or split_sequences.ranks_of(state) > 1:
+            compilation.leave("layers and sequences that ranks share")
         if experts is not None:
             options.tensor_parallel.plan = experts.plan_with(options.tensor_parallel.plan or "auto")
         handle = capi.accel_prepare_model(state, inner, options)
