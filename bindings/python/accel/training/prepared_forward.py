@@ -77,10 +77,10 @@ def _is_tensor(value):
 def _with_tensors(output, tensors):
     """The output with the tensors that the engine returned; itself when they are those that it had."""
     if isinstance(output, torch.Tensor):
-        return to_torch(tensors)
-    returned = [to_torch(tensor) for tensor in tensors]
+        return to_torch(tensors, output)
     former = []
     map_leaves(output, _is_tensor, former.append)
+    returned = [to_torch(tensor, old) for tensor, old in zip(tensors, former)]
     if all(new is old for new, old in zip(returned, former)):
         return output
     rest = iter(returned)
