@@ -388,9 +388,30 @@ struct BackwardOptions : accel_backward_options_t {
   BackwardOptions() : accel_backward_options_t(ACCEL_BACKWARD_OPTIONS_INIT) {}
 };
 
+// How a model of torch.jit is loaded.
+struct TorchscriptOptions : accel_torchscript_options_t {
+  TorchscriptOptions() : accel_torchscript_options_t(ACCEL_TORCHSCRIPT_OPTIONS_INIT) {}
+};
+
+// How a package is loaded.
+struct PackageOptions : accel_package_options_t {
+  PackageOptions() : accel_package_options_t(ACCEL_PACKAGE_OPTIONS_INIT) {}
+};
+
+// Embeddings of sentences (Reimers and Gurevych, "Sentence-BERT", 2019).
+struct SentenceEmbeddingOptions : accel_sentence_embedding_options_t {
+  SentenceEmbeddingOptions() : accel_sentence_embedding_options_t(ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT) {}
+};
+
 // Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
 struct ActivationCheckpointingOptions : accel_activation_checkpointing_options_t {
   ActivationCheckpointingOptions() : accel_activation_checkpointing_options_t(ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT) {}
+};
+
+// How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are
+// drawn, by temperature, top_k, top_p and min_p, in this order.
+struct GenerateOptions : accel_generate_options_t {
+  GenerateOptions() : accel_generate_options_t(ACCEL_GENERATE_OPTIONS_INIT) {}
 };
 
 // Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.
@@ -753,6 +774,8 @@ using TensorFn = std::function<Tensor(const Tensor& tensor)>;
 using ForwardFn = std::function<Value(const Module& module, const std::vector<Value>& inputs)>;
 using ModuleHookFn = std::function<Value(const Module& module, const Value& values)>;
 using LrLambdaFn = std::function<double(std::int64_t step)>;
+using GeneratedFn = std::function<bool(const Tensor& tokens)>;  // whether the sequences go on
+using Fp8FilterFn = std::function<bool(const char* name, const Tensor& weight)>;
 using CommHookFn = std::function<void(const Tensor& buffer, std::int64_t bucket, bool is_last)>;
 using ClosureFn = std::function<Tensor()>;
 using PipelineLossFn = std::function<Tensor(const Value& returned, const Value& targets)>;
@@ -774,6 +797,8 @@ inline accel_status_t run(accel_module_t* module, const accel_value_t* inputs, s
 inline accel_status_t run(accel_module_t* module, const accel_value_t* values, accel_value_t* out_values,
                           void* user_data);
 inline double run(std::int64_t step, void* user_data);
+inline accel_status_t run(accel_tensor_t* tokens, accel_value_t* out_goes_on, void* user_data);
+inline accel_status_t run(const char* name, accel_tensor_t* weight, accel_value_t* out_covered, void* user_data);
 inline accel_status_t run(accel_tensor_t* buffer, std::int64_t bucket, std::int32_t is_last, void* user_data);
 inline accel_status_t run(const accel_value_t* returned, const accel_value_t* targets, accel_tensor_t** out_loss,
                           void* user_data);
@@ -1105,9 +1130,17 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
   }
 
   // A model that Python saved with torch.jit.
-  static Module load_torchscript(const std::string& path) {
+  static Module load_torchscript(const std::string& path, const TorchscriptOptions& options = {}) {
     Module out;
-    detail::check(accel_module_load_torchscript(path.c_str(), out.put()));
+    detail::check(accel_module_load_torchscript(path.c_str(), &options, out.put()));
+    return out;
+  }
+
+  // A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and
+  // torch._inductor.aoti_compile_and_package() make it.
+  static Module from_package(const std::string& path, const PackageOptions& options = {}) {
+    Module out;
+    detail::check(accel_module_from_package(path.c_str(), &options, out.put()));
     return out;
   }
 
@@ -1115,6 +1148,13 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
   static Module from_config(const std::string& config) {
     Module out;
     detail::check(accel_module_from_config(config.c_str(), out.put()));
+    return out;
+  }
+
+  // An encoder whose hidden states become one vector for each sequence.
+  Module sentence_embedding(const SentenceEmbeddingOptions& options = {}) {
+    Module out;
+    detail::check(accel_module_sentence_embedding(get(), &options, out.put()));
     return out;
   }
 
@@ -1354,6 +1394,17 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
   // Makes two names share one parameter.
   void tie(const std::string& path, const std::string& source_path) {
     detail::check(accel_module_tie(get(), path.c_str(), source_path.c_str()));
+  }
+
+  // Lets a decoder add tokens to sequences, one after the other, without gradients.
+  Value generate(const Tensor& input_ids, const Tensor& attention_mask, const GenerateOptions& options,
+                 GeneratedFn on_tokens = nullptr) {
+    Value out;
+    detail::check(accel_module_generate(get(), input_ids.get(), attention_mask.get(), &options,
+                                        on_tokens ? static_cast<accel_generated_fn>(detail::run) : nullptr,
+                                        on_tokens ? detail::keep(on_tokens) : nullptr, detail::drop<GeneratedFn>,
+                                        out.put()));
+    return out;
   }
 
   // Runs a model for several batches that share one pass over its offloaded weights: each block is brought once, and
@@ -2721,6 +2772,12 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
 
   // Sets the recipe of mixed_precision FP8; before anything is prepared.
   void set_fp8(const Fp8Options& options = {}) { detail::check(accel_set_fp8(get(), &options)); }
+
+  // Asks the program which linear layers compute in 8 bits, of those that the recipe does not leave out; before
+  // anything is prepared.
+  void set_fp8_filter(Fp8FilterFn filter) {
+    detail::check(accel_set_fp8_filter(get(), detail::run, detail::keep(std::move(filter)), detail::drop<Fp8FilterFn>));
+  }
 
   // Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged
   // over the ranks in the last micro-batch of an accumulation window.
@@ -4221,6 +4278,18 @@ inline double run(std::int64_t step, void* user_data) {
     carry();
     return std::nan("");  // no rate: the call fails
   }
+}
+
+inline accel_status_t run(accel_tensor_t* tokens, accel_value_t* out_goes_on, void* user_data) {
+  return guarded([&] {
+    *out_goes_on = Value((*static_cast<GeneratedFn*>(user_data))(Tensor(Tensor::retained(tokens)))).release();
+  });
+}
+
+inline accel_status_t run(const char* name, accel_tensor_t* weight, accel_value_t* out_covered, void* user_data) {
+  return guarded([&] {
+    *out_covered = Value((*static_cast<Fp8FilterFn*>(user_data))(name, Tensor(Tensor::retained(weight)))).release();
+  });
 }
 
 inline accel_status_t run(accel_tensor_t* buffer, std::int64_t bucket, std::int32_t is_last, void* user_data) {

@@ -63,7 +63,7 @@ CHOOSES_PARALLELISM = "parallel/parallelize.cpp"
 CHANGES_ENVIRONMENT = re.compile(r"\b(setenv|unsetenv|putenv|clearenv)\s*\(|\benviron\s*=[^=]|store\w*\(&environ")
 ENVIRONMENT_WRITER = "base/environment.cpp"
 ENVIRONMENT_USERS = ("base/environment.hpp", ENVIRONMENT_WRITER, "comm/backend/plugin.cpp",  # only around the load of a library
-                     "profile/kineto_session.cpp")
+                     "profile/kineto_session.cpp", "nn/package/package_module.cpp")
 USING_NAMESPACE = re.compile(r"^using namespace ", re.MULTILINE)
 FORBIDDEN_NAME = re.compile(r"(^|_)(utils?|helpers?|common|misc)(_|$)")
 # Such a comment leaves out the noun that it describes: "Of a sharded parameter, what this rank has."

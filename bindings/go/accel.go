@@ -63,8 +63,24 @@ static inline void go_unset_accel_backward_options_t(accel_backward_options_t *o
   *options = (accel_backward_options_t)ACCEL_BACKWARD_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_torchscript_options_t(accel_torchscript_options_t *options) {
+  *options = (accel_torchscript_options_t)ACCEL_TORCHSCRIPT_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_package_options_t(accel_package_options_t *options) {
+  *options = (accel_package_options_t)ACCEL_PACKAGE_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_sentence_embedding_options_t(accel_sentence_embedding_options_t *options) {
+  *options = (accel_sentence_embedding_options_t)ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_activation_checkpointing_options_t(accel_activation_checkpointing_options_t *options) {
   *options = (accel_activation_checkpointing_options_t)ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_generate_options_t(accel_generate_options_t *options) {
+  *options = (accel_generate_options_t)ACCEL_GENERATE_OPTIONS_INIT;
 }
 
 static inline void go_unset_accel_adam_options_t(accel_adam_options_t *options) {
@@ -344,6 +360,11 @@ static inline accel_status_t go_forward(accel_module_t *module, const accel_valu
 extern accel_status_t goModuleHook(accel_module_t *module, accel_value_t *values, accel_value_t *out_values, uintptr_t user_data);
 static inline accel_status_t go_module_hook(accel_module_t *module, const accel_value_t *values, accel_value_t *out_values, void *user_data) {
   return goModuleHook(module, (accel_value_t *)values, out_values, (uintptr_t)user_data);
+}
+
+extern accel_status_t goGenerated(accel_tensor_t *tokens, accel_value_t *out_goes_on, uintptr_t user_data);
+static inline accel_status_t go_generated(accel_tensor_t *tokens, accel_value_t *out_goes_on, void *user_data) {
+  return goGenerated(tokens, out_goes_on, (uintptr_t)user_data);
 }
 
 extern accel_status_t goUpdate(accel_tensor_t *parameter, accel_tensor_t *gradient, accel_value_t *states, int64_t step, double lr, double weight_decay, uintptr_t user_data);
@@ -1149,12 +1170,20 @@ static inline accel_status_t go_accel_module_create(const char *kind, accel_modu
   return go_checked(accel_module_create(kind, out), failure);
 }
 
-static inline accel_status_t go_accel_module_load_torchscript(const char *path, accel_module_t **out, go_failure *failure) {
-  return go_checked(accel_module_load_torchscript(path, out), failure);
+static inline accel_status_t go_accel_module_load_torchscript(const char *path, const accel_torchscript_options_t *options, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_load_torchscript(path, options, out), failure);
+}
+
+static inline accel_status_t go_accel_module_from_package(const char *path, const accel_package_options_t *options, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_from_package(path, options, out), failure);
 }
 
 static inline accel_status_t go_accel_module_from_config(const char *config, accel_module_t **out, go_failure *failure) {
   return go_checked(accel_module_from_config(config, out), failure);
+}
+
+static inline accel_status_t go_accel_module_sentence_embedding(accel_module_t *encoder, const accel_sentence_embedding_options_t *options, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_sentence_embedding(encoder, options, out), failure);
 }
 
 static inline accel_status_t go_accel_module_shapes_from_weights(const char *path, accel_module_t **out, go_failure *failure) {
@@ -1323,6 +1352,10 @@ static inline accel_status_t go_accel_module_num_parameters(const accel_module_t
 
 static inline accel_status_t go_accel_module_tie(accel_module_t *module, const char *path, const char *source_path, go_failure *failure) {
   return go_checked(accel_module_tie(module, path, source_path), failure);
+}
+
+static inline accel_status_t go_accel_module_generate(accel_module_t *module, const accel_tensor_t *input_ids, const accel_tensor_t *attention_mask, const accel_generate_options_t *options, int32_t on_tokens, uintptr_t user_data, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_module_generate(module, input_ids, attention_mask, options, on_tokens ? go_generated : NULL, (void *)user_data, user_data ? go_destroy : NULL, out), failure);
 }
 
 static inline accel_status_t go_accel_optimizer_adamw(const accel_module_t *module, const accel_adam_options_t *options, accel_optimizer_t **out, go_failure *failure) {
@@ -3096,6 +3129,9 @@ type CPUMemory int32
 // Reduction: The operation that reduces the ranks' elements. The numbers are pinned.
 type Reduction int32
 
+// SentencePooling: How hidden states become one vector.
+type SentencePooling int32
+
 // Recompute: The activations that backward computes again. The numbers are pinned.
 type Recompute int32
 
@@ -3501,6 +3537,18 @@ const HookBackwardPre int32 = 2
 
 // HookBackward: behind it; when no input needs a gradient, ahead of the parameters'
 const HookBackward int32 = 3
+
+// SentencePoolingMean: the mean over the tokens
+const SentencePoolingMean SentencePooling = 1
+
+// SentencePoolingFirst: that of the first token
+const SentencePoolingFirst SentencePooling = 2
+
+// SentencePoolingLast: that of the last token
+const SentencePoolingLast SentencePooling = 3
+
+// SentencePoolingMax: the largest of each feature
+const SentencePoolingMax SentencePooling = 4
 
 // RecomputeNothing: all activations are kept
 const RecomputeNothing Recompute = 0
@@ -4838,6 +4886,82 @@ func (options *BackwardOptions) c(given *arguments) *C.accel_backward_options_t 
 	return made
 }
 
+// TorchscriptOptions: How a model of torch.jit is loaded.
+type TorchscriptOptions struct {
+	// Its name, with or without an index. Default: "cpu"
+	Device string
+
+	// 1: freezes the model (weights become constants of its code) and rewrites the code for evaluation. It has no
+	// parameters then, its state dict is empty, accel_module_train() is UNSUPPORTED, and it stays on its device.
+	// Default 0
+	OptimizeForInference *bool
+}
+
+func (options *TorchscriptOptions) c(given *arguments) *C.accel_torchscript_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_torchscript_options_t)(given.room(C.sizeof_accel_torchscript_options_t))
+	C.go_unset_accel_torchscript_options_t(made)
+	made.device = given.nullable(options.Device)
+	if options.OptimizeForInference != nil {
+		made.optimize_for_inference = C.accel_flag_t(flag(*options.OptimizeForInference))
+	}
+	return made
+}
+
+// PackageOptions: How a package is loaded.
+type PackageOptions struct {
+	// The model, of a package with several. Default: its only one
+	ModelName string
+
+	// Its name, with or without an index, of the kind that the package was made for. Default: the current one of
+	// that kind
+	Device string
+
+	// Calls on several threads that compute at the same time, each with memory of its own; more of them wait. In
+	// [1, 1024]. Default 1
+	ConcurrentCalls *int64
+}
+
+func (options *PackageOptions) c(given *arguments) *C.accel_package_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_package_options_t)(given.room(C.sizeof_accel_package_options_t))
+	C.go_unset_accel_package_options_t(made)
+	made.model_name = given.nullable(options.ModelName)
+	made.device = given.nullable(options.Device)
+	if options.ConcurrentCalls != nil {
+		made.concurrent_calls = C.int64_t(*options.ConcurrentCalls)
+	}
+	return made
+}
+
+// SentenceEmbeddingOptions: Embeddings of sentences (Reimers and Gurevych, "Sentence-BERT", 2019).
+type SentenceEmbeddingOptions struct {
+	// Default MEAN
+	Pooling *SentencePooling
+
+	// 1: vectors have the length 1. Default 1
+	Normalize *bool
+}
+
+func (options *SentenceEmbeddingOptions) c(given *arguments) *C.accel_sentence_embedding_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_sentence_embedding_options_t)(given.room(C.sizeof_accel_sentence_embedding_options_t))
+	C.go_unset_accel_sentence_embedding_options_t(made)
+	if options.Pooling != nil {
+		made.pooling = C.accel_sentence_pooling_t(*options.Pooling)
+	}
+	if options.Normalize != nil {
+		made.normalize = C.accel_flag_t(flag(*options.Normalize))
+	}
+	return made
+}
+
 // ActivationCheckpointingOptions: Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory
 // Cost", 2016).
 type ActivationCheckpointingOptions struct {
@@ -4887,6 +5011,80 @@ func (options *ActivationCheckpointingOptions) c(given *arguments) *C.accel_acti
 	}
 	made.class_names = given.nullable(options.ClassNames)
 	made.modules = given.nullable(options.Modules)
+	return made
+}
+
+// GenerateOptions: How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and
+// where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.
+type GenerateOptions struct {
+	// The most tokens that a sequence gets. In [1, inf). Default 20
+	MaxNewTokens *int64
+
+	// 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0
+	Sample *bool
+
+	// Scores are divided by it. In (0, inf). Default 1
+	Temperature *float64
+
+	// Only so many most likely tokens; 0: all. In [0, inf). Default 0
+	TopK *int64
+
+	// Only the most likely tokens that have this probability together (Holtzman et al., "The Curious Case of
+	// Neural Text Degeneration", 2020). In (0, 1]. Default 1
+	TopP *float64
+
+	// Only tokens with this part of the probability of the most likely one (Nguyen et al., "Turning Up the Heat",
+	// 2024). In [0, 1]. Default 0
+	MinP *float64
+
+	// Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL",
+	// 2019). In (0, inf). Default 1
+	RepetitionPenalty *float64
+
+	// The seed of the draws. In [0, inf). Default: the default generator of the device goes on
+	Seed *int64
+
+	// Stands behind the end of a sequence. In [0, inf). Default 0
+	PadToken *int64
+
+	// A list of INT: tokens that end a sequence. Default: none
+	StopTokens any
+}
+
+func (options *GenerateOptions) c(given *arguments) *C.accel_generate_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_generate_options_t)(given.room(C.sizeof_accel_generate_options_t))
+	C.go_unset_accel_generate_options_t(made)
+	if options.MaxNewTokens != nil {
+		made.max_new_tokens = C.int64_t(*options.MaxNewTokens)
+	}
+	if options.Sample != nil {
+		made.sample = C.accel_flag_t(flag(*options.Sample))
+	}
+	if options.Temperature != nil {
+		made.temperature = C.double(*options.Temperature)
+	}
+	if options.TopK != nil {
+		made.top_k = C.int64_t(*options.TopK)
+	}
+	if options.TopP != nil {
+		made.top_p = C.double(*options.TopP)
+	}
+	if options.MinP != nil {
+		made.min_p = C.double(*options.MinP)
+	}
+	if options.RepetitionPenalty != nil {
+		made.repetition_penalty = C.double(*options.RepetitionPenalty)
+	}
+	if options.Seed != nil {
+		made.seed = C.int64_t(*options.Seed)
+	}
+	if options.PadToken != nil {
+		made.pad_token = C.int64_t(*options.PadToken)
+	}
+	made.stop_tokens = given.optional(options.StopTokens)
 	return made
 }
 
@@ -8285,6 +8483,24 @@ func goModuleHook(module *C.accel_module_t, values *C.accel_value_t, outValues *
 			return err
 		}
 		return fill(valuesMade, outValues)
+	}))
+}
+
+// GeneratedFunc: Gets the new tokens of all sequences as soon as they are known.
+//
+//   - tokens: int64 [batch]; pad_token for a sequence that has ended. Released by the library.
+//
+// Returns: ACCEL_OK; a negative status is returned by accel_module_generate().
+type GeneratedFunc func(tokens *Tensor) (any, error)
+
+//export goGenerated
+func goGenerated(tokens *C.accel_tensor_t, outGoesOn *C.accel_value_t, userData C.uintptr_t) C.accel_status_t {
+	return raise(protected(func() error {
+		goesOnMade, err := callable[GeneratedFunc](userData, 0)(newTensor(C.accel_tensor_retain(tokens)))
+		if err != nil {
+			return err
+		}
+		return fill(goesOnMade, outGoesOn)
 	}))
 }
 
@@ -12139,14 +12355,54 @@ func NewModule(kind string) (out *Module, err error) {
 // ModuleLoadTorchscript is accel_module_load_torchscript. A model that Python saved with torch.jit.
 //
 //   - path: The file.
+//   - options: NULL: defaults.
 //
-// Returns: ACCEL_OK, NOT_FOUND, CORRUPT.
-func ModuleLoadTorchscript(path string) (out *Module, err error) {
+// Returns: ACCEL_OK, NOT_FOUND, CORRUPT; UNSUPPORTED for a device that is not there, and for a model that cannot be
+// frozen.
+func ModuleLoadTorchscript(path string, options *TorchscriptOptions) (out *Module, err error) {
 	var given arguments
 	defer given.end()
+	cOptions := options.c(&given)
 	var cOut *C.accel_module_t
+	if err = given.err; err != nil {
+		return
+	}
 	var failure C.go_failure
-	code := C.go_accel_module_load_torchscript(given.text(path), &cOut, &failure)
+	code := C.go_accel_module_load_torchscript(given.text(path), cOptions, &cOut, &failure)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newModule(cOut)
+	return
+}
+
+// ModuleFromPackage is accel_module_from_package. A model for inference that was compiled before: a package (.pt2) of
+// AOTInductor, as `accel compile` and torch._inductor.aoti_compile_and_package() make it. It needs no Python and no
+// compiler. A package is a program: load only what you trust. What it says of its LibTorch, processor and device is
+// read before its code is loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs
+// are checked before each call: by what `accel compile` wrote into the package, or else by the code itself.
+// Dimensions that were compiled as dynamic ones may have any size in their range; numbers and texts are fixed.
+// Results have no gradient history. The parameters and buffers are in a tree with the names of the model; loading a
+// state dict, or moving them to other memory, changes what the next call computes with. Their dtypes, shapes and
+// device are those of the code.
+//
+//   - path: The file.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; NOT_FOUND; CORRUPT for what is no package; UNSUPPORTED for one of another LibTorch, processor or
+// device, or with sources alone; INVALID_ARGUMENT for one with several models without a name.
+func ModuleFromPackage(path string, options *PackageOptions) (out *Module, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cOut *C.accel_module_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_module_from_package(given.text(path), cOptions, &cOut, &failure)
+	runtime.KeepAlive(options)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -12155,12 +12411,20 @@ func ModuleLoadTorchscript(path string) (out *Module, err error) {
 }
 
 // ModuleFromConfig is accel_module_from_config. A model from the configuration of a Hugging Face model, with fresh
-// weights from the default generator. Known: "gpt2" and "llama". Inputs: token ids int64 [batch, length]. Output:
-// logits [batch, length, vocabulary]. The model also takes "past_key_values", keys and values of earlier tokens, and
-// then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output
-// is then [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length,
-// head size]. What a call returned can be continued several times, and may have memory behind it, so that tokens of a
-// later call are not copied.
+// weights from the default generator. Known: decoders, which are "gemma2", "gemma3_text", "gpt2", "llama", "mistral",
+// "olmo2", "phi3", "qwen2" and "qwen3", and encoders. Decoders take token ids int64 [batch, length] and give logits
+// [batch, length, vocabulary]. They also take "past_key_values", keys and values of earlier tokens, and then computes
+// new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then
+// [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head
+// size]. What a call returned can be continued several times, and may have memory behind it, so that tokens of a
+// later call are not copied. All but "gpt2" also take "attention_mask" [batch, earlier length + length] (1: a token,
+// 0: padding) and "position_ids" [batch, length]. Encoders, which are "bert", "distilbert" and "roberta", take
+// "input_ids", "attention_mask" (1: a token, 0: padding; all are tokens by default), "token_type_ids" and
+// "position_ids", each [batch, length]. `architectures` of the configuration says what they give: a "BertModel"
+// [hidden states [batch, length, hidden size], pooled [batch, hidden size]], a "DistilBertModel" the hidden states; a
+// "BertForMaskedLM" scores of the vocabulary for each token; "BertForSequenceClassification" scores of classes for
+// each sequence, "BertForTokenClassification" for each token; and "BertForQuestionAnswering" [scores of the first
+// token of the answer, of the last one]. Names of parameters are those of transformers.
 //
 //   - config: The path of a config.json, or the JSON text itself.
 //
@@ -12171,6 +12435,33 @@ func ModuleFromConfig(config string) (out *Module, err error) {
 	var cOut *C.accel_module_t
 	var failure C.go_failure
 	code := C.go_accel_module_from_config(given.text(config), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newModule(cOut)
+	return
+}
+
+// SentenceEmbedding is accel_module_sentence_embedding. An encoder whose hidden states become one vector for each
+// sequence. It takes the encoder's inputs and gives [batch, hidden size]; padding does not count.
+//
+//   - encoder: A model without a head, such as a "BertModel", whose weights may be loaded already. It becomes the
+//     child "encoder".
+//   - options: NULL: defaults, as all-MiniLM-L6-v2 needs them.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a module whose second input is no "attention_mask".
+func (encoder *Module) SentenceEmbedding(options *SentenceEmbeddingOptions) (out *Module, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cOut *C.accel_module_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_module_sentence_embedding(encoder.c(), cOptions, &cOut, &failure)
+	runtime.KeepAlive(encoder)
+	runtime.KeepAlive(options)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -12970,6 +13261,39 @@ func (module *Module) Tie(path string, sourcePath string) error {
 	code := C.go_accel_module_tie(module.c(), given.text(path), given.text(sourcePath), &failure)
 	runtime.KeepAlive(module)
 	return status(code, failure)
+}
+
+// Generate is accel_module_generate. Lets a decoder add tokens to sequences, one after the other, without gradients.
+// Its keys and values of earlier tokens are kept between the steps.
+//
+//   - module: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives
+//     [logits, past_key_values]; in evaluation (accel_module_train()).
+//   - inputIds: int64 [batch, length].
+//   - attentionMask: [batch, length], 1: a token, 0: padding, on the left. NULL: no padding.
+//   - options: NULL: defaults.
+//   - onTokens: NULL: none.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED for a module
+// without past_key_values; INVALID_STATE in training.
+func (module *Module) Generate(inputIds *Tensor, attentionMask *Tensor, options *GenerateOptions, onTokens GeneratedFunc) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_module_generate(module.c(), inputIds.c(), attentionMask.c(), cOptions, flag(onTokens != nil), kept(onTokens), &cOut, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(inputIds)
+	runtime.KeepAlive(attentionMask)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
 }
 
 // OptimizerAdamw is accel_optimizer_adamw. AdamW over the parameters of a module.

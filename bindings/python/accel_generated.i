@@ -68,6 +68,15 @@ static accel_status_t module_hook_trampoline(accel_module_t *module, const accel
   return end_callback(lock, answer);
 }
 
+static accel_status_t generated_trampoline(accel_tensor_t *tokens, accel_value_t *out_goes_on, void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
+  PyObject *const answer = call_python(user_data, 0, 1, handle_to_python(accel_tensor_retain(tokens), SWIGTYPE_p_accel_tensor));
+  if (answer != NULL) python_to_new_value(answer, out_goes_on);
+  return end_callback(lock, answer);
+}
+
 static accel_status_t update_trampoline(accel_tensor_t *parameter, accel_tensor_t *gradient, const accel_value_t *states, int64_t step, double lr, double weight_decay, void *user_data) {
   PyGILState_STATE lock;
   if (!enter_python(&lock)) return refuse_callback();
@@ -362,6 +371,7 @@ typedef int32_t accel_scheduler_steps_t;
 typedef int32_t accel_cpu_kernels_t;
 typedef int32_t accel_cpu_memory_t;
 typedef int32_t accel_reduction_t;
+typedef int32_t accel_sentence_pooling_t;
 typedef int32_t accel_recompute_t;
 typedef int32_t accel_muon_adjust_t;
 typedef int32_t accel_update_precision_t;
@@ -407,9 +417,25 @@ static const char accel_backward_options_text[] = "accel_backward_options_t(*, r
 %}
 %accel_options(accel_backward_options, ACCEL_BACKWARD_OPTIONS_INIT, free_value((accel_value_t *)$self->inputs);)
 %{
+static const char accel_torchscript_options_text[] = "accel_torchscript_options_t(*, device=None, optimize_for_inference=0)\n--\n\nHow a model of torch.jit is loaded.\n\ndevice: Its name, with or without an index. Default: \"cpu\"\noptimize_for_inference: 1: freezes the model (weights become constants of its code) and rewrites the code for evaluation. It has no parameters then, its state dict is empty, accel_module_train() is UNSUPPORTED, and it stays on its device. Default 0";
+%}
+%accel_options(accel_torchscript_options, ACCEL_TORCHSCRIPT_OPTIONS_INIT, free((char *)$self->device);)
+%{
+static const char accel_package_options_text[] = "accel_package_options_t(*, model_name=None, device=None, concurrent_calls=1)\n--\n\nHow a package is loaded.\n\nmodel_name: The model, of a package with several. Default: its only one\ndevice: Its name, with or without an index, of the kind that the package was made for. Default: the current one of that kind\nconcurrent_calls: Calls on several threads that compute at the same time, each with memory of its own; more of them wait. In [1, 1024]. Default 1";
+%}
+%accel_options(accel_package_options, ACCEL_PACKAGE_OPTIONS_INIT, free((char *)$self->model_name); free((char *)$self->device);)
+%{
+static const char accel_sentence_embedding_options_text[] = "accel_sentence_embedding_options_t(*, pooling=ACCEL_SENTENCE_POOLING_MEAN, normalize=1)\n--\n\nEmbeddings of sentences (Reimers and Gurevych, \"Sentence-BERT\", 2019).\n\npooling: Default MEAN\nnormalize: 1: vectors have the length 1. Default 1";
+%}
+%accel_options(accel_sentence_embedding_options, ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT, )
+%{
 static const char accel_activation_checkpointing_options_text[] = "accel_activation_checkpointing_options_t(*, recompute=ACCEL_RECOMPUTE_ALL, preserve_rng_state=1, offload=0, determinism_check=1, early_stop=1, class_names=None, modules=None)\n--\n\nActivation checkpointing (Chen et al., \"Training Deep Nets with Sublinear Memory Cost\", 2016).\n\nrecompute: Default ALL\npreserve_rng_state: 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1\noffload: 1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0\ndeterminism_check: 1: shapes, dtypes and devices are compared with the first forward. Default 1\nearly_stop: 1: a forward is computed again only as far as backward needs it. Default 1\nclass_names: Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default: none\nmodules: Regular expression of the whole names of modules that are checkpointed as well. Default: none";
 %}
 %accel_options(accel_activation_checkpointing_options, ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT, free((char *)$self->class_names); free((char *)$self->modules);)
+%{
+static const char accel_generate_options_text[] = "accel_generate_options_t(*, max_new_tokens=20, sample=0, temperature=1, top_k=0, top_p=1, min_p=0, repetition_penalty=1, seed=None, pad_token=0, stop_tokens=None)\n--\n\nHow tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.\n\nmax_new_tokens: The most tokens that a sequence gets. In [1, inf). Default 20\nsample: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0\ntemperature: Scores are divided by it. In (0, inf). Default 1\ntop_k: Only so many most likely tokens; 0: all. In [0, inf). Default 0\ntop_p: Only the most likely tokens that have this probability together (Holtzman et al., \"The Curious Case of Neural Text Degeneration\", 2020). In (0, 1]. Default 1\nmin_p: Only tokens with this part of the probability of the most likely one (Nguyen et al., \"Turning Up the Heat\", 2024). In [0, 1]. Default 0\nrepetition_penalty: Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1\nseed: The seed of the draws. In [0, inf). Default: the default generator of the device goes on\npad_token: Stands behind the end of a sequence. In [0, inf). Default 0\nstop_tokens: A list of INT: tokens that end a sequence. Default: none";
+%}
+%accel_options(accel_generate_options, ACCEL_GENERATE_OPTIONS_INIT, free_value((accel_value_t *)$self->stop_tokens);)
 %{
 static const char accel_adam_options_text[] = "accel_adam_options_t(*, lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=None, amsgrad=0, maximize=0)\n--\n\nAdam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.\n\nlr: In [0, inf). Default 1e-3\nbeta1: In [0, 1). Default 0.9\nbeta2: In [0, 1). Default 0.999\neps: In [0, inf). Default 1e-8\nweight_decay: In [0, inf). Default: 0 for Adam, 0.01 for AdamW\namsgrad: Default 0\nmaximize: Default 0";
 %}
@@ -707,6 +733,19 @@ typedef struct accel_backward_options {
   const accel_value_t *inputs;
   const accel_tensor_t *gradient;
 } accel_backward_options_t;
+typedef struct accel_torchscript_options {
+  const char *device;
+  accel_flag_t optimize_for_inference;
+} accel_torchscript_options_t;
+typedef struct accel_package_options {
+  const char *model_name;
+  const char *device;
+  int64_t concurrent_calls;
+} accel_package_options_t;
+typedef struct accel_sentence_embedding_options {
+  accel_sentence_pooling_t pooling;
+  accel_flag_t normalize;
+} accel_sentence_embedding_options_t;
 typedef struct accel_activation_checkpointing_options {
   accel_recompute_t recompute;
   accel_flag_t preserve_rng_state;
@@ -716,6 +755,18 @@ typedef struct accel_activation_checkpointing_options {
   const char *class_names;
   const char *modules;
 } accel_activation_checkpointing_options_t;
+typedef struct accel_generate_options {
+  int64_t max_new_tokens;
+  accel_flag_t sample;
+  double temperature;
+  int64_t top_k;
+  double top_p;
+  double min_p;
+  double repetition_penalty;
+  int64_t seed;
+  int64_t pad_token;
+  const accel_value_t *stop_tokens;
+} accel_generate_options_t;
 typedef struct accel_adam_options {
   double lr;
   double beta1;
@@ -1279,6 +1330,7 @@ typedef struct accel_launch_options {
 %accel_callback(accel_work_fn, work_trampoline)
 %accel_callback(accel_forward_fn, forward_trampoline)
 %accel_callback(accel_module_hook_fn, module_hook_trampoline)
+%accel_callback(accel_generated_fn, generated_trampoline)
 %accel_callback(accel_update_fn, update_trampoline)
 %typemap(in) (accel_save_state_fn CALLBACK, accel_load_state_fn CALLBACK, accel_optimizer_step_fn CALLBACK, accel_optimizer_zero_grad_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
   if (!callables_of_python($input, 4, 4, &$5)) SWIG_fail;
@@ -1419,6 +1471,7 @@ typedef struct accel_launch_options {
 %accel_waits(accel_huber_loss)
 %accel_waits(accel_binary_cross_entropy_with_logits)
 %accel_waits(accel_module_load_torchscript)
+%accel_waits(accel_module_from_package)
 %accel_waits(accel_module_from_config)
 %accel_waits(accel_module_shapes_from_weights)
 %accel_waits(accel_module_linear)
@@ -1432,6 +1485,7 @@ typedef struct accel_launch_options {
 %accel_waits(accel_module_call_kw)
 %accel_waits(accel_module_load_state_dict)
 %accel_waits(accel_module_to)
+%accel_waits(accel_module_generate)
 %newobject accel_optimizer_retain;
 %delobject accel_optimizer_release;
 %accel_waits(accel_optimizer_add_group)
@@ -1700,6 +1754,10 @@ typedef struct accel_launch_options {
 %constant int ACCEL_HOOK_FORWARD = 1;
 %constant int ACCEL_HOOK_BACKWARD_PRE = 2;
 %constant int ACCEL_HOOK_BACKWARD = 3;
+%constant int ACCEL_SENTENCE_POOLING_MEAN = 1;
+%constant int ACCEL_SENTENCE_POOLING_FIRST = 2;
+%constant int ACCEL_SENTENCE_POOLING_LAST = 3;
+%constant int ACCEL_SENTENCE_POOLING_MAX = 4;
 %constant int ACCEL_RECOMPUTE_NOTHING = 0;
 %constant int ACCEL_RECOMPUTE_ALL = 1;
 %constant int ACCEL_RECOMPUTE_KEEP_MATMULS = 2;
@@ -3226,16 +3284,33 @@ accel_status_t accel_module_create(const char *kind, accel_module_t **OUTPUT);
 %feature("docstring") accel_module_load_torchscript "A model that Python saved with torch.jit.
 
 path: The file.
+options: NULL: defaults.
 out: The module.
-Returns: ACCEL_OK, NOT_FOUND, CORRUPT.";
-accel_status_t accel_module_load_torchscript(const char *path, accel_module_t **OUTPUT);
+Returns: ACCEL_OK, NOT_FOUND, CORRUPT; UNSUPPORTED for a device that is not there, and for a model that cannot be frozen.";
+accel_status_t accel_module_load_torchscript(const char *path, const accel_torchscript_options_t *options, accel_module_t **OUTPUT);
 
-%feature("docstring") accel_module_from_config "A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: \"gpt2\" and \"llama\". Inputs: token ids int64 [batch, length]. Output: logits [batch, length, vocabulary]. The model also takes \"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head size]. What a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied.
+%feature("docstring") accel_module_from_package "A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and torch._inductor.aoti_compile_and_package() make it. It needs no Python and no compiler. A package is a program: load only what you trust. What it says of its LibTorch, processor and device is read before its code is loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs are checked before each call: by what `accel compile` wrote into the package, or else by the code itself. Dimensions that were compiled as dynamic ones may have any size in their range; numbers and texts are fixed. Results have no gradient history. The parameters and buffers are in a tree with the names of the model; loading a state dict, or moving them to other memory, changes what the next call computes with. Their dtypes, shapes and device are those of the code.
+
+path: The file.
+options: NULL: defaults.
+out: A module of the kind \"Package\", in evaluation. accel_module_train() of it is UNSUPPORTED. Its call returns, besides other errors: TYPE_MISMATCH for another dtype or device; SHAPE_MISMATCH; INVALID_ARGUMENT for another structure or number; UNSUPPORTED for an input that needs a gradient while gradients are recorded.
+Returns: ACCEL_OK; NOT_FOUND; CORRUPT for what is no package; UNSUPPORTED for one of another LibTorch, processor or device, or with sources alone; INVALID_ARGUMENT for one with several models without a name.";
+accel_status_t accel_module_from_package(const char *path, const accel_package_options_t *options, accel_module_t **OUTPUT);
+
+%feature("docstring") accel_module_from_config "A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: decoders, which are \"gemma2\", \"gemma3_text\", \"gpt2\", \"llama\", \"mistral\", \"olmo2\", \"phi3\", \"qwen2\" and \"qwen3\", and encoders. Decoders take token ids int64 [batch, length] and give logits [batch, length, vocabulary]. They also take \"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head size]. What a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied. All but \"gpt2\" also take \"attention_mask\" [batch, earlier length + length] (1: a token, 0: padding) and \"position_ids\" [batch, length]. Encoders, which are \"bert\", \"distilbert\" and \"roberta\", take \"input_ids\", \"attention_mask\" (1: a token, 0: padding; all are tokens by default), \"token_type_ids\" and \"position_ids\", each [batch, length]. `architectures` of the configuration says what they give: a \"BertModel\" [hidden states [batch, length, hidden size], pooled [batch, hidden size]], a \"DistilBertModel\" the hidden states; a \"BertForMaskedLM\" scores of the vocabulary for each token; \"BertForSequenceClassification\" scores of classes for each sequence, \"BertForTokenClassification\" for each token; and \"BertForQuestionAnswering\" [scores of the first token of the answer, of the last one]. Names of parameters are those of transformers.
 
 config: The path of a config.json, or the JSON text itself.
 out: The module.
 Returns: ACCEL_OK; UNSUPPORTED for an architecture or setting that is not known; INVALID_ARGUMENT.";
 accel_status_t accel_module_from_config(const char *config, accel_module_t **OUTPUT);
+
+%feature("docstring") accel_module_sentence_embedding "An encoder whose hidden states become one vector for each sequence. It takes the encoder's inputs and gives [batch, hidden size]; padding does not count.
+
+encoder: A model without a head, such as a \"BertModel\", whose weights may be loaded already. It becomes the child \"encoder\".
+options: NULL: defaults, as all-MiniLM-L6-v2 needs them.
+out: The module.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a module whose second input is no \"attention_mask\".";
+accel_status_t accel_module_sentence_embedding(accel_module_t *encoder, const accel_sentence_embedding_options_t *options, accel_module_t **OUTPUT);
 
 %feature("docstring") accel_module_shapes_from_weights "The shapes of a model whose weights are in files, without their memory and without a forward: a tree on the device meta for accel_estimate_memory() and accel_calculate_maximum_sizes(). Modules are named as the weights. The kind of each is the last part of its name; members of a list are of the kind `layers.N`, where the list is `layers`.
 
@@ -3593,6 +3668,19 @@ path: Becomes the parameter at `source_path`.
 source_path: A parameter of the same shape.
 Returns: ACCEL_OK, NOT_FOUND or SHAPE_MISMATCH.";
 accel_status_t accel_module_tie(accel_module_t *module, const char *path, const char *source_path);
+
+%feature("docstring") accel_module_generate "Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens are kept between the steps.
+
+module: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives [logits, past_key_values]; in evaluation (accel_module_train()).
+input_ids: int64 [batch, length].
+attention_mask: [batch, length], 1: a token, 0: padding, on the left. NULL: no padding.
+options: NULL: defaults.
+on_tokens: NULL: none.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+out: A map: \"tokens\" int64 [batch, length + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
+Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED for a module without past_key_values; INVALID_STATE in training.";
+accel_status_t accel_module_generate(accel_module_t *module, const accel_tensor_t *input_ids, const accel_tensor_t *attention_mask, const accel_generate_options_t *options, accel_generated_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_optimizer_adamw "AdamW over the parameters of a module.
 

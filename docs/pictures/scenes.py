@@ -80,6 +80,16 @@ SCENES = {
         "arrows": ["host -> warm", "warm -> record", "record -> replay", "batch -> replay", "replay -> results"],
         "gap": 70,
     },
+    "models": {
+        "rows": [["config: config.json|sizes and flags", "row: Row of a family|which parts", "parts: Shared parts|attention, rotary, norms"], ["weights: Weight files|in the folder", "model: *Model|names as in the files"]],
+        "arrows": ["config -> model", "row -> model", "parts -> model", "weights -> model"],
+        "gap": 70,
+    },
+    "compilation": {
+        "rows": [["model: Model of torch|script or folder", "compile: *accel compile|export, compile, describe", "package: #model.pt2|code and weights"], ["inputs: Your program|in any language", "checks: *Checks|shapes, dtypes, processor", "call: *Module|calls the code"]],
+        "arrows": ["model -> compile", "compile -> package", "package -> call: loaded", "inputs -> checks", "checks -> call"],
+        "gap": 60,
+    },
     "precision": {
         "rows": [["input: Input|float32 or bfloat16", "small: *E4M3|times a scale", "sum: Sums|float32"], ["weight: Weight|float32", "smallw: *E4M3|times a scale", "output: Output|scaled back, rounded once"]],
         "arrows": ["input -> small", "weight -> smallw", "small -> sum", "smallw -> sum", "sum -> output"],

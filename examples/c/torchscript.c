@@ -75,7 +75,7 @@ int main(int argc, char **argv) {
   accel_optimizer_t *adamw = NULL, *optimizer = NULL;
   accel_tensor_t *input = NULL;
   CHECK(accel_state_create(NULL, &state));
-  CHECK(accel_module_load_torchscript(argv[1], &script));
+  CHECK(accel_module_load_torchscript(argv[1], NULL, &script));
   CHECK(accel_optimizer_adamw(script, NULL, &adamw));
   CHECK(accel_prepare_model(state, script, NULL, &model));
   CHECK(accel_prepare_optimizer(state, adamw, &optimizer));

@@ -42,26 +42,102 @@ typedef accel_status_t (*accel_module_hook_fn)(accel_module_t *module, const acc
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_create(const char *kind, accel_module_t *ACCEL_OWNED *out);
 
+/* How a model of torch.jit is loaded. */
+typedef struct accel_torchscript_options {
+  size_t struct_size;
+  const char *device;                  /* Its name, with or without an index. Default: "cpu" */
+  accel_flag_t optimize_for_inference; /* 1: freezes the model (weights become constants of its code) and rewrites the code for
+                                        * evaluation. It has no parameters then, its state dict is empty, accel_module_train() is
+                                        * UNSUPPORTED, and it stays on its device. Default 0 */
+  int32_t reserved;                    /* 0 */
+} accel_torchscript_options_t;
+
 /** A model that Python saved with torch.jit.
  * @param path The file.
+ * @param options NULL: defaults.
  * @param out The module.
- * @return ACCEL_OK, NOT_FOUND, CORRUPT.
+ * @return ACCEL_OK, NOT_FOUND, CORRUPT; UNSUPPORTED for a device that is not there, and for a model that cannot be frozen.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_module_load_torchscript(const char *path, accel_module_t *ACCEL_OWNED *out);
+accel_module_load_torchscript(const char *path, const accel_torchscript_options_t *ACCEL_NULLABLE options,
+                              accel_module_t *ACCEL_OWNED *out);
+
+/* How a package is loaded. */
+typedef struct accel_package_options {
+  size_t struct_size;
+  const char *model_name;   /* The model, of a package with several. Default: its only one */
+  const char *device;       /* Its name, with or without an index, of the kind that the package was made for. Default: the current
+                             * one of that kind */
+  int64_t concurrent_calls; /* Calls on several threads that compute at the same time, each with memory of its own; more of them
+                             * wait. In [1, 1024]. Default 1 */
+} accel_package_options_t;
+
+/** A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and
+ * torch._inductor.aoti_compile_and_package() make it. It needs no Python and no compiler. A package is a program: load only
+ * what you trust. What it says of its LibTorch, processor and device is read before its code is loaded.
+ *
+ * The module takes and returns what the model did: tensors, lists and maps. Inputs are checked before each call: by
+ * what `accel compile` wrote into the package, or else by the code itself. Dimensions that were compiled as dynamic ones may
+ * have any size in their range; numbers and texts are fixed. Results have no gradient history. The parameters and buffers are
+ * in a tree with the names of the model; loading a state dict, or moving them to other memory, changes what the next call
+ * computes with. Their dtypes, shapes and device are those of the code.
+ * @param path The file.
+ * @param options NULL: defaults.
+ * @param out A module of the kind "Package", in evaluation. accel_module_train() of it is UNSUPPORTED. Its call returns, besides
+ *   other errors: TYPE_MISMATCH for another dtype or device; SHAPE_MISMATCH; INVALID_ARGUMENT for another structure or number;
+ *   UNSUPPORTED for an input that needs a gradient while gradients are recorded.
+ * @return ACCEL_OK; NOT_FOUND; CORRUPT for what is no package; UNSUPPORTED for one of another LibTorch, processor or device, or
+ *   with sources alone; INVALID_ARGUMENT for one with several models without a name.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_from_package(const char *path, const accel_package_options_t *ACCEL_NULLABLE options,
+                          accel_module_t *ACCEL_OWNED *out);
 
 /** A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known:
- * "gpt2" and "llama". Inputs: token ids int64 [batch, length]. Output: logits [batch, length, vocabulary].
- * The model also takes "past_key_values", keys and values of earlier tokens, and then computes new ones only: an empty list at the
+ * decoders, which are "gemma2", "gemma3_text", "gpt2", "llama", "mistral", "olmo2", "phi3", "qwen2" and "qwen3", and encoders.
+ * Decoders take token ids int64 [batch, length] and give logits [batch, length, vocabulary].
+ * They also take "past_key_values", keys and values of earlier tokens, and then computes new ones only: an empty list at the
  * beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key,
  * value] for each layer, each [batch, key heads, length, head size]. What a call returned can be continued several times, and may have
- * memory behind it, so that tokens of a later call are not copied.
+ * memory behind it, so that tokens of a later call are not copied. All but "gpt2" also take "attention_mask" [batch, earlier length +
+ * length] (1: a token, 0: padding) and "position_ids" [batch, length].
+ * Encoders, which are "bert", "distilbert" and "roberta", take "input_ids", "attention_mask" (1: a token, 0: padding; all are tokens by
+ * default), "token_type_ids" and "position_ids", each [batch, length]. `architectures` of the configuration says what they give: a
+ * "BertModel" [hidden states [batch, length, hidden size], pooled [batch, hidden size]], a "DistilBertModel" the hidden states; a
+ * "BertForMaskedLM" scores of the vocabulary for each token; "BertForSequenceClassification" scores of classes for each sequence,
+ * "BertForTokenClassification" for each token; and "BertForQuestionAnswering" [scores of the first token of the answer, of the last
+ * one]. Names of parameters are those of transformers.
  * @param config The path of a config.json, or the JSON text itself.
  * @param out The module.
  * @return ACCEL_OK; UNSUPPORTED for an architecture or setting that is not known; INVALID_ARGUMENT.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_from_config(const char *config, accel_module_t *ACCEL_OWNED *out);
+
+/* How hidden states become one vector. */
+typedef int32_t accel_sentence_pooling_t;
+#define ACCEL_SENTENCE_POOLING_MEAN 1 /* the mean over the tokens */
+#define ACCEL_SENTENCE_POOLING_FIRST 2 /* that of the first token */
+#define ACCEL_SENTENCE_POOLING_LAST 3 /* that of the last token */
+#define ACCEL_SENTENCE_POOLING_MAX 4 /* the largest of each feature */
+
+/* Embeddings of sentences (Reimers and Gurevych, "Sentence-BERT", 2019). */
+typedef struct accel_sentence_embedding_options {
+  size_t struct_size;
+  accel_sentence_pooling_t pooling; /* Default MEAN */
+  accel_flag_t normalize;           /* 1: vectors have the length 1. Default 1 */
+} accel_sentence_embedding_options_t;
+
+/** An encoder whose hidden states become one vector for each sequence. It takes the encoder's inputs and gives [batch, hidden
+ * size]; padding does not count.
+ * @param encoder A model without a head, such as a "BertModel", whose weights may be loaded already. It becomes the child "encoder".
+ * @param options NULL: defaults, as all-MiniLM-L6-v2 needs them.
+ * @param out The module.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a module whose second input is no "attention_mask".
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_sentence_embedding(accel_module_t *encoder, const accel_sentence_embedding_options_t *ACCEL_NULLABLE options,
+                                accel_module_t *ACCEL_OWNED *out);
 
 /** The shapes of a model whose weights are in files, without their memory and without a forward: a tree on the device meta
  * for accel_estimate_memory() and accel_calculate_maximum_sizes(). Modules are named as the weights. The kind of each is

@@ -22,10 +22,27 @@
 #define ACCEL_BACKWARD_OPTIONS_INIT \
   {sizeof(accel_backward_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL, NULL}
 
+#define ACCEL_OPTIONS_TORCHSCRIPT "accel_torchscript_options_t"
+#define ACCEL_TORCHSCRIPT_OPTIONS_INIT \
+  {sizeof(accel_torchscript_options_t), NULL, ACCEL_UNSET, 0}
+
+#define ACCEL_OPTIONS_PACKAGE "accel_package_options_t"
+#define ACCEL_PACKAGE_OPTIONS_INIT \
+  {sizeof(accel_package_options_t), NULL, NULL, ACCEL_UNSET_INT64}
+
+#define ACCEL_OPTIONS_SENTENCE_EMBEDDING "accel_sentence_embedding_options_t"
+#define ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT \
+  {sizeof(accel_sentence_embedding_options_t), ACCEL_UNSET, ACCEL_UNSET}
+
 #define ACCEL_OPTIONS_ACTIVATION_CHECKPOINTING "accel_activation_checkpointing_options_t"
 #define ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT \
   {sizeof(accel_activation_checkpointing_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET, 0, NULL, NULL}
+
+#define ACCEL_OPTIONS_GENERATE "accel_generate_options_t"
+#define ACCEL_GENERATE_OPTIONS_INIT \
+  {sizeof(accel_generate_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET, 0, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_INT64, \
+   ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, NULL}
 
 #define ACCEL_OPTIONS_ADAM "accel_adam_options_t"
 #define ACCEL_ADAM_OPTIONS_INIT \

@@ -117,7 +117,11 @@ parallel::StagePlanPtr Preparation::cut_into_stages(nn::Module& module, const Pr
   if (!is_for_stages(module, preparation)) return nullptr;
   const bool is_sharded = preparation.fsdp.enabled.value_or(false) && ranks.gradient->size() > 1;
   const bool defers_products = !is_sharded || !parallel::reshards_after_forward(preparation.fsdp);
-  return parallel::cut_into_stages(module, {state_.groups().mesh()->group(kStageAxis), state_.communicator()}, ranks,
+  comm::Mesh& mesh = *state_.groups().mesh();
+  const auto of_all_stages = ranks.tensor != nullptr ? mesh.group("pipeline,tensor") : nullptr;
+  const int64_t first_of_host = state_.process_index() - state_.local_process_index();
+  return parallel::cut_into_stages(module,
+                                   {mesh.group(kStageAxis), state_.communicator(), of_all_stages, first_of_host}, ranks,
                                    preparation, sample_inputs, defers_products);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "cli/compile/compile_command.hpp"
 #include "cli/completions_command.hpp"
 #include "cli/config_command.hpp"
 #include "cli/manual_command.hpp"
@@ -23,6 +24,7 @@ constexpr ProgramCommand kCommands[] = {
     {"checkpoint", "verifies, lists, shows or compares checkpoints", nullptr, true, "verify list show diff"},
     {"merge-weights", "merges the weights that several ranks wrote in parts into one file", nullptr, true},
     {"estimate-memory", "estimates the memory that loading and training a model takes", nullptr, true},
+    {"compile", "compiles a model of torch for inference without Python", run_compile},
     {"profile", "records traces of the ranks of a program", run_profile},
     {"report", "writes or serves a page of charts of runs", run_report},
     {"to-fsdp2", "turns a configuration of FSDP 1 into one of FSDP 2", run_to_fsdp2},

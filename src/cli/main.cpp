@@ -17,6 +17,7 @@
 #include "launch/hosts/host_agent.hpp"
 #include "launch/plan/scheduler_job.hpp"
 #include "os/system_error.hpp"
+#include "os/temporary_folder.hpp"
 
 namespace accel::program {
 namespace {
@@ -62,27 +63,8 @@ int run_launch(const launch::LaunchPlan& plan) {
   return launch::HostAgent(options).run();
 }
 
-// A folder for one test.
-class TestFolder {
- public:
-  TestFolder() {
-    path_ = (std::filesystem::temp_directory_path() / "accel-test-XXXXXX").string();
-    if (mkdtemp(path_.data()) == nullptr) fail_system(Status::kIo, "make the folder", path_);
-  }
-  TestFolder(const TestFolder&) = delete;
-  TestFolder& operator=(const TestFolder&) = delete;
-  ~TestFolder() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 int run_test(const CommandLine& line) {
-  const TestFolder folder;
+  const TemporaryFolder folder("accel-test");
   launch::LaunchOptions options = line.plan.options;
   options.program = {engine_program(), "self-test", folder.path(), options.program.front(), line.text};
   const int status = launch::HostAgent(options).run();

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <filesystem>
@@ -12,8 +13,11 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/first_line.hpp"
 #include "nn/creation_device.hpp"
 #include "nn/module_walks.hpp"
+#include "tensor/device/device.hpp"
+#include "tensor/device/device_availability.hpp"
 #include "tensor/dtype_value.hpp"
 #include "tensor/lack_of_memory.hpp"
 #include "tensor/tree.hpp"
@@ -70,8 +74,8 @@ std::string class_name(const torch::jit::Module& script) {
 
 class TorchScriptModule final : public Module {
  public:
-  TorchScriptModule(torch::jit::Module script, bool is_root)
-      : Module(class_name(script)), script_(std::move(script)), is_root_(is_root) {
+  TorchScriptModule(torch::jit::Module script, bool is_root, bool is_frozen)
+      : Module(class_name(script)), script_(std::move(script)), is_root_(is_root), is_frozen_(is_frozen) {
     for (const auto& [name, tensor] : script_.named_parameters(/*recurse=*/false))
       add_parameter(name, tensor, tensor.requires_grad());
     for (const auto& [name, tensor] : script_.named_buffers(/*recurse=*/false)) add_buffer(name, tensor);
@@ -125,6 +129,11 @@ class TorchScriptModule final : public Module {
   }
 
   void training_changed() override {
+    if (is_frozen_ && is_training()) {
+      train(false);
+      fail(Status::kUnsupported, "the TorchScript module '", kind(),
+           "' was optimized for inference and cannot be trained; load it without optimize_for_inference");
+    }
     if (has_training_flag_) script_.setattr("training", is_training());
   }
 
@@ -139,17 +148,19 @@ class TorchScriptModule final : public Module {
  private:
   torch::jit::Module script_;
   bool is_root_;
+  bool is_frozen_;
   bool has_training_flag_ = false;
 };
 
 using Nodes = std::unordered_map<const c10::ivalue::Object*, ModulePtr>;
 
-ModulePtr wrap(const torch::jit::Module& script, bool is_root, Nodes& nodes) {
+ModulePtr wrap(const torch::jit::Module& script, bool is_root, bool is_frozen, Nodes& nodes) {
   ModulePtr& node = nodes[script._ivalue().get()];
   if (node != nullptr) return node;  // one module under two names
-  const auto module = std::make_shared<TorchScriptModule>(script, is_root);
+  const auto module = std::make_shared<TorchScriptModule>(script, is_root, is_frozen);
   node = module;
-  for (const auto& [name, child] : script.named_children()) module->add_child(name, wrap(child, false, nodes));
+  for (const auto& [name, child] : script.named_children())
+    module->add_child(name, wrap(child, false, is_frozen, nodes));
   return module;
 }
 
@@ -171,17 +182,27 @@ void restore_ties(Module& root) {
   }
 }
 
-std::string first_line(std::string message) {
-  message.erase(0, message.find_first_not_of(" \t\r\n"));
-  return message.substr(0, message.find('\n'));
+torch::jit::Module optimized(torch::jit::Module script, const std::string& path) {
+  try {
+    script.eval();
+    torch::jit::Module frozen = torch::jit::freeze(script);
+    return torch::jit::optimize_for_inference(frozen);
+  } catch (const c10::Error& error) {
+    if (tensor::means_no_memory(error)) throw;
+    fail(Status::kUnsupported, "the TorchScript file '", path,
+         "' cannot be optimized for inference: ", first_line(error.what_without_backtrace()),
+         "; load it without optimize_for_inference");
+  }
 }
 
 }  // namespace
 
-ModulePtr load_torchscript(const std::string& path) {
+ModulePtr load_torchscript(const std::string& path, const TorchscriptSettings& settings) {
   std::error_code code;
   require(std::filesystem::is_regular_file(path, code), Status::kNotFound, "TorchScript file '", path,
           "' is not there; expected what torch.jit.save() wrote");
+  const c10::Device device = tensor::parse_device(settings.device.value.empty() ? "cpu" : settings.device.value);
+  tensor::require_device(device);
   const auto corrupt = [&](const std::string& reason) {
     fail(Status::kCorrupt, "TorchScript file '", path, "' cannot be read: ", reason);
   };
@@ -190,11 +211,14 @@ ModulePtr load_torchscript(const std::string& path) {
     Nodes nodes;
     {
       const CreationDevice as_in_the_file(std::nullopt, /*include_buffers=*/true);  // ties are found by the memory
-      root = wrap(torch::jit::load(path, c10::Device(c10::kCPU)), true, nodes);
+      const bool is_frozen = settings.optimize_for_inference;
+      const torch::jit::Module script = torch::jit::load(path, device);
+      root = wrap(is_frozen ? optimized(script, path) : script, true, is_frozen, nodes);
       restore_ties(*root);
     }
     TorchScriptModule::Moved moved;
     for (const auto& [object, node] : nodes) dynamic_cast<TorchScriptModule&>(*node).place_as_new(moved);
+    if (settings.optimize_for_inference) root->train(false);
   } catch (const Error&) {
     throw;
   } catch (const std::bad_alloc&) {

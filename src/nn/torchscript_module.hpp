@@ -3,11 +3,12 @@
 
 #include <string>
 
+#include "config/generated/settings/module/torchscript.hpp"
 #include "nn/module.hpp"
 
 namespace accel::nn {
 
-// Loads it on the CPU, with its parameters, buffers and submodules. Calls run the saved forward.
-ModulePtr load_torchscript(const std::string& path);
+// Loads it with its parameters, buffers and submodules. Calls run the saved forward.
+ModulePtr load_torchscript(const std::string& path, const TorchscriptSettings& settings = {});
 
 }  // namespace accel::nn

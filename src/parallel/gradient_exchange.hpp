@@ -26,6 +26,12 @@ struct UncoveredGradient {
   bool was_frozen;  // when the model was prepared; otherwise its backward followed no forward of the prepared model
 };
 
+enum class MicroBatches : uint8_t {
+  kTrained,
+  kTrainedAfterFailure,  // the step before failed on all ranks that exchange gradients
+  kEvaluated,            // forwards alone, which leave gradients as they are
+};
+
 class GradientExchange {
  public:
   virtual ~GradientExchange() = default;
@@ -52,8 +58,8 @@ class GradientExchange {
   virtual void exchange_accumulated() {}
   // Around the forwards and backwards of a step of a pipeline, which come in any order, while gradients are not
   // exchanged. Returns whether parameters keep their memory through all of these. Collective among the ranks that
-  // exchange gradients; `follow_failure`: the step before failed on all of these.
-  virtual bool begin_micro_batches(bool /*follow_failure*/) { return true; }
+  // exchange gradients.
+  virtual bool begin_micro_batches(MicroBatches /*kind*/) { return true; }
   // Collective, as soon as this rank computes no more in these micro-batches, after an error or not: where parameters
   // are gathered in each, it gathers with the other ranks until these come to their end, too. Returns whether the error
   // of this rank is that another one came to its end before.

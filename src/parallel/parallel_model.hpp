@@ -117,6 +117,9 @@ using StagePlanPtr = std::shared_ptr<const StagePlan>;
 struct StageRanks {
   CommunicatorPtr pipeline;  // those along the axis "pipeline"
   CommunicatorPtr all;       // of the job, which cut the model alike
+  // These are the ranks along "pipeline" and "tensor", those of a stage next to each other; null: no layers are split.
+  CommunicatorPtr of_all_stages = nullptr;
+  int64_t host = 0;  // that of this rank has another number than other hosts
 };
 
 // Cuts a model into stages, and releases, in place, what is not in those of this rank. Collective among all ranks;

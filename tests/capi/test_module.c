@@ -718,7 +718,7 @@ static void test_parts_of_scripts_are_not_checkpointed(void **state) {
   accel_module_t *model = NULL;
   accel_activation_checkpointing_options_t options = ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT;
   options.modules = ".+";
-  assert_ok(accel_module_load_torchscript("../engine/fixtures/scripted.pt", &model));
+  assert_ok(accel_module_load_torchscript("../engine/fixtures/scripted.pt", NULL, &model));
   assert_fails(accel_checkpoint_activations(model, &options), ACCEL_ERROR_UNSUPPORTED,
                "inside of a TorchScript module");
   assert_ok(accel_checkpoint_activations(model, NULL));
@@ -728,7 +728,7 @@ static void test_parts_of_scripts_are_not_checkpointed(void **state) {
 static void test_torchscript(void **state) {
   (void)state;
   accel_module_t *model = NULL;
-  assert_ok(accel_module_load_torchscript("../engine/fixtures/scripted.pt", &model));
+  assert_ok(accel_module_load_torchscript("../engine/fixtures/scripted.pt", NULL, &model));
   assert_ok(accel_module_train(model, 0));
   const int64_t tokens[2] = {1, 4}, shape[1] = {2};
   accel_tensor_t *input = new_test_tensor(tokens, shape, 1, ACCEL_DTYPE_INT64);
@@ -745,10 +745,9 @@ static void test_torchscript(void **state) {
   accel_value_dispose(&list);
   accel_tensor_release(input);
   accel_module_release(model);
-  assert_fails(accel_module_load_torchscript("no.pt", &model), ACCEL_ERROR_NOT_FOUND, "'no.pt'");
-  assert_fails(accel_module_load_torchscript("meson.build", &model), ACCEL_ERROR_CORRUPT, "meson.build");
-  assert_status(accel_module_load_torchscript(NULL, &model), ACCEL_ERROR_INVALID_ARGUMENT);
-  assert_status(accel_module_load_torchscript("no.pt", NULL), ACCEL_ERROR_INVALID_ARGUMENT);
+  assert_fails(accel_module_load_torchscript("no.pt", NULL, &model), ACCEL_ERROR_NOT_FOUND, "'no.pt'");
+  assert_fails(accel_module_load_torchscript("meson.build", NULL, &model), ACCEL_ERROR_CORRUPT, "meson.build");
+  assert_status(accel_module_load_torchscript(NULL, NULL, &model), ACCEL_ERROR_INVALID_ARGUMENT);
 }
 
 static void test_handles(void **state) {

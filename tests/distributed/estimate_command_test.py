@@ -220,7 +220,7 @@ class EstimateMemory(unittest.TestCase):
         for path in (folder, folder / "config.json"):
             result = accel(path)
             self.assertEqual((result.returncode, result.stdout), (3, ""))
-            self.assertIn("model_type 't5' is not known; expected one of gpt2, llama", result.stderr)
+            self.assertIn("model_type 't5' is not known; expected one of llama, mistral", result.stderr)
 
     def test_the_library_of_a_model(self):
         programs = self.root / "python"

@@ -5,13 +5,18 @@
 #include <ATen/ops/cat.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/sharding_choice.hpp"
+#include "comm/communicator.hpp"
+#include "comm/record/flight_record.hpp"
 #include "config/generated/choices/context_method.hpp"
 #include "config/generated/choices/sharding_strategy.hpp"
 #include "config/generated/settings/parallelism/tensor_parallel.hpp"
@@ -45,6 +50,55 @@ TEST(PipelinedCombinations, SplitLayersByEachSchedule) {
   expect_equality(
       {1, 1, 2, 1, 1, 2},
       {{"gpipe", 4, false, 2}, {"1f1b", 1}, {"zero_bubble", 3, true, 2}, {"zero_bubble_v", 4}, {"auto", 8}});
+}
+
+int64_t bytes_sent(const comm::Communicator& ranks) {
+  int64_t bytes = 0;
+  for (uint64_t number = 0;; number++) {
+    const auto entry = ranks.flight_record()->find(number);
+    if (!entry) return bytes;
+    if (std::string_view(entry->operation) == "send") bytes += entry->bytes;
+  }
+}
+
+// Each of the ranks that have the same values sends half of them.
+TEST(PipelinedCombinations, SplitLayersOnTwoHosts) {
+  const at::Tensor batch = inputs_of(tokens(kRows, 5));
+  const at::Tensor evaluated = gpt2(true)->call(batch).detach();
+  const auto on_two_hosts = [](StateSettings& state, int rank) {
+    state.main_process_ip = std::string("127.0.0.1");
+    state.local_process_index = rank % 2;
+    state.local_num_processes = 2;
+  };
+  for (const char* schedule : {"1f1b", "zero_bubble", "interleaved"}) {
+    const Case test{schedule, 4};
+    SCOPED_TRACE(name_of(test));
+    const Trained expected = train_alone(test, 1);
+    std::array<std::array<int64_t, 4>, 2> bytes{};  // of each rank, on one host and on two
+    for (const bool are_two : {false, true})
+      on_mesh(
+          {1, 1, 2, 1, 1, 2},
+          [&, are_two](const AcceleratorPtr& accelerator) {
+            Training training(accelerator, test);
+            const int rank = accelerator->state().process_index();
+            training.model()->train(false);
+            const c10::IValue output = training.model()->call(rank < 2 ? nn::Inputs{batch} : nn::Inputs{});
+            if (rank >= 2) {
+              EXPECT_TRUE(at::allclose(output.toTensor(), evaluated, kTolerance, kTolerance));
+            }
+            training.model()->train(true);
+            for (int64_t step = 0; step < kSteps; step++)
+              EXPECT_NEAR(training.step(step).second, expected.norms[static_cast<size_t>(step)], kTolerance);
+            expect_weights(training.inner(), expected.weights);
+            bytes[are_two ? 1 : 0][static_cast<size_t>(rank)] =
+                bytes_sent(*accelerator->state().groups().mesh()->group("pipeline"));
+          },
+          are_two ? tests::RankSettings(on_two_hosts) : tests::RankSettings());
+    for (size_t rank = 0; rank < 4; rank++) {
+      EXPECT_GT(bytes[1][rank], 0);
+      EXPECT_LT(static_cast<double>(bytes[1][rank]), 0.7 * static_cast<double>(bytes[0][rank]));
+    }
+  }
 }
 
 TEST(PipelinedCombinations, SplitLayersWithSequencesBetweenThem) {

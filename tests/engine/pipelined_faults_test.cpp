@@ -1,5 +1,7 @@
 // Steps of a pipeline that fail on a rank, beside shards and replicas: all ranks throw its error, and the next step
 // trains as if there had been none.
+#include <ATen/ops/allclose.h>
+#include <c10/util/ScopeExit.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -28,7 +30,8 @@ struct Fault {
   int64_t rank = 1;
 };
 
-constexpr int64_t kTimeoutMs = 20000;  // far above a step, in which nobody waits for a rank that failed
+// Far above a step, in which nobody waits for a rank that failed.
+void in_time(StateSettings& state, int /*rank*/) { state.timeout_ms = 20000; }
 
 class FailingBlock {
  public:
@@ -58,7 +61,6 @@ void expect_recovery(const MeshSizes& mesh, const Case& test, const PrepareModel
                      const std::vector<Fault>& faults) {
   SCOPED_TRACE(name_of(test));
   const Trained expected = train_alone(test, mesh.replicas * mesh.shards);
-  const auto in_time = [](StateSettings& state, int) { state.timeout_ms = kTimeoutMs; };
   for (const Fault& fault : faults) {
     SCOPED_TRACE((fault.where == Where::kForward ? "forward " : "backward ") + std::to_string(fault.call));
     on_mesh(
@@ -145,6 +147,54 @@ TEST(PipelinedFaults, FullShardsThatFewRanksKeep) {
 TEST(PipelinedFaults, FullShardsThatAccumulate) {
   const Case test{"1f1b", 4, true, 2, true};
   expect_recovery({1, 2, 1, 1, 1, 2}, test, with_full_shards(test), {{Where::kForward, 5}, {Where::kBackward, 5}});
+}
+
+// One rank fails alone in an evaluation between two batches of a window, whose gradients stay.
+TEST(PipelinedFaults, ShardsAreEvaluatedOn) {
+  const Case test{"1f1b", 4, true, 2, true};
+  const at::Tensor batch = inputs_of(tokens(kRows, 5));
+  const at::Tensor evaluated = gpt2(true)->call(batch).detach();
+  const Trained expected = train_alone(test, 2);
+  for (const ShardingStrategy strategy : {ShardingStrategy::kFullShard, ShardingStrategy::kShardGradOp})
+    for (const int64_t failing : {0, 1}) {
+      PrepareModelSettings settings = settings_of(test);
+      settings.fsdp.sharding_strategy = strategy;
+      on_mesh(
+          {1, 2, 1, 1, 1, 2},
+          [&](const AcceleratorPtr& accelerator) {
+            Training training(accelerator, test, settings);
+            const int64_t rank = accelerator->state().groups().data_parallel()->rank();
+            const bool is_first = accelerator->state().groups().mesh()->coordinate("pipeline") == 0;
+            const auto evaluate = [&] {
+              training.model()->train(false);
+              const auto restored = c10::make_scope_exit([&] { training.model()->train(true); });
+              return training.model()->call(is_first ? nn::Inputs{batch} : nn::Inputs{});
+            };
+            const auto check = [&] {
+              const c10::IValue output = evaluate();
+              ASSERT_EQ(output.isTensor(), !is_first);
+              if (!is_first) {
+                EXPECT_TRUE(at::allclose(output.toTensor(), evaluated, kTolerance, kTolerance));
+              }
+            };
+            check();
+            {
+              const accelerator::MicroBatch micro_batch(accelerator, {training.model()});
+              training.backward(rows_of(test, 0, 0, rank));
+            }
+            const FailingBlock failing_block(accelerator, *training.model(),
+                                             {Where::kForward, 1, /*is_everywhere=*/false, failing});
+            const std::string said = tests::message_of([&] { evaluate(); });
+            EXPECT_NE(said.find("the rows are odd"), std::string::npos) << said;
+            check();
+            const accelerator::MicroBatch micro_batch(accelerator, {training.model()});
+            training.backward(rows_of(test, 0, 1, rank));
+            const auto norm = accelerator->clipping().clip_gradients_by_norm(training.model(), kLargestNorm, 2);
+            ASSERT_TRUE(norm.has_value());
+            EXPECT_NEAR(norm->item<double>(), expected.norms[0], kTolerance);
+          },
+          in_time);
+    }
 }
 
 // Replicas of shards, and a model of one stage.

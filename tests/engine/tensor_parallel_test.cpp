@@ -82,6 +82,21 @@ constexpr const char* kMixedSequencePlan =
     "words embedding_rowwise; attention.in_proj packed_colwise(3); attention.out_proj rowwise; norm sequence_parallel\n"
     "up colwise; down rowwise; hidden colwise; again rowwise; head colwise_gather_output";
 
+// A relative of Llama, with a window that is shorter than the sequences.
+nn::ModulePtr relative(const std::string& type, const std::string& more = "") {
+  std::string config = split_model_tests::llama_config(R"(, "sliding_window": 2, "query_pre_attn_scalar": 4)" + more);
+  return split_model_tests::from_config(config.replace(config.find("llama"), 5, type));
+}
+
+// A model with a dropout of 0, called as one that generates: each token's scores are of the vocabulary.
+nn::ModulePtr encoder(const std::string& type, const std::string& name) {
+  return split_model_tests::from_config(
+      R"({"model_type": ")" + type + R"(", "architectures": [")" + name +
+      R"("], "vocab_size": 13, "hidden_size": 24, "intermediate_size": 31, "num_hidden_layers": 2, "num_attention_heads": 6,
+          "hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0, "dim": 24, "hidden_dim": 31, "n_layers": 2,
+          "n_heads": 6, "dropout": 0, "attention_dropout": 0, "pad_token_id": 1})");
+}
+
 const std::vector<Case> kCases = {
     {"GPT-2", gpt2, "auto"},
     {"Llama", [] { return llama(); }, "auto", kFloatTolerance},
@@ -96,6 +111,13 @@ const std::vector<Case> kCases = {
      true},
     {"mixed, loss", mixed, kMixedPlan, 1e-9, false, true},
     {"GPT-2, fused loss and sequences", fused_gpt2, "auto", 1e-9, true, true, true},
+    {"Mistral", [] { return relative("mistral"); }, "auto", kFloatTolerance},
+    {"Qwen 2", [] { return relative("qwen2", R"(, "use_sliding_window": true, "max_window_layers": 1)"); }, "auto",
+     kFloatTolerance},
+    {"Gemma 2, sequences", [] { return relative("gemma2", R"(, "head_dim": 4)"); }, "auto", kFloatTolerance, true},
+    {"BERT", [] { return encoder("bert", "BertForMaskedLM"); }, "auto", kFloatTolerance},
+    {"RoBERTa", [] { return encoder("roberta", "RobertaForMaskedLM"); }, "auto", kFloatTolerance},
+    {"DistilBERT", [] { return encoder("distilbert", "DistilBertForMaskedLM"); }, "auto", kFloatTolerance},
     {"Llama, fused loss", fused_llama, "auto", kFloatTolerance, false, false, true},
 };
 

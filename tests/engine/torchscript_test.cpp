@@ -108,6 +108,23 @@ TEST(TorchScript, RunsHooksOnTheWholeModelOnly) {
   expect_error(Status::kUnsupported, "'Linear' is inside", [&] { model->find("head")->hooks().add_pre_hook(count); });
 }
 
+// Weights are constants of the code then.
+TEST(TorchScript, IsOptimizedForInference) {
+  TorchscriptSettings settings;
+  settings.optimize_for_inference = true;
+  const std::string path = tests::fixture_path("scripted.pt");
+  const ModulePtr model = load_torchscript(path, settings), whole = scripted();
+  whole->train(false);
+  EXPECT_FALSE(model->is_training());
+  EXPECT_TRUE(model->state_dict().empty());
+  const Inputs inputs = {at::tensor({1, 4}, at::kLong), list_of({2.0, 0.5}), 1};
+  expect_close(model->call(inputs).toTensor(), whole->call(inputs).toTensor(), 1e-6);
+  expect_error(Status::kUnsupported, "optimized for inference and cannot be trained", [&] { model->train(); });
+  EXPECT_FALSE(model->is_training());
+  settings.device = "nowhere";
+  expect_error(Status::kInvalidArgument, "nowhere", [&] { load_torchscript(path, settings); });
+}
+
 TEST(TorchScript, NamesFilesThatItCannotRead) {
   expect_error(Status::kNotFound, "'no.pt'", [] { load_torchscript("no.pt"); });
   const std::string path =

@@ -91,6 +91,7 @@ const accel_scheduler_steps_t = Int32
 const accel_cpu_kernels_t = Int32
 const accel_cpu_memory_t = Int32
 const accel_reduction_t = Int32
+const accel_sentence_pooling_t = Int32
 const accel_recompute_t = Int32
 const accel_muon_adjust_t = Int32
 const accel_update_precision_t = Int32
@@ -246,6 +247,10 @@ const ACCEL_HOOK_FORWARD_PRE = Int32(0)
 const ACCEL_HOOK_FORWARD = Int32(1)
 const ACCEL_HOOK_BACKWARD_PRE = Int32(2)
 const ACCEL_HOOK_BACKWARD = Int32(3)
+const ACCEL_SENTENCE_POOLING_MEAN = Int32(1)
+const ACCEL_SENTENCE_POOLING_FIRST = Int32(2)
+const ACCEL_SENTENCE_POOLING_LAST = Int32(3)
+const ACCEL_SENTENCE_POOLING_MAX = Int32(4)
 const ACCEL_RECOMPUTE_NOTHING = Int32(0)
 const ACCEL_RECOMPUTE_ALL = Int32(1)
 const ACCEL_RECOMPUTE_KEEP_MATMULS = Int32(2)
@@ -535,6 +540,55 @@ function accel_backward_options_t(;
     return accel_backward_options_t(sizeof(accel_backward_options_t), retain_graph, create_graph, inputs, gradient)
 end
 
+"""How a model of torch.jit is loaded."""
+struct accel_torchscript_options_t
+    struct_size::Csize_t
+    device::Ptr{Cchar}
+    optimize_for_inference::accel_flag_t
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_torchscript_options_t(;
+    device = C_NULL,
+    optimize_for_inference = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_torchscript_options_t(sizeof(accel_torchscript_options_t), device, optimize_for_inference, reserved)
+end
+
+"""How a package is loaded."""
+struct accel_package_options_t
+    struct_size::Csize_t
+    model_name::Ptr{Cchar}
+    device::Ptr{Cchar}
+    concurrent_calls::Int64
+end
+
+"""Every field is unset that is not given."""
+function accel_package_options_t(;
+    model_name = C_NULL,
+    device = C_NULL,
+    concurrent_calls = ACCEL_UNSET_INT64,
+)
+    return accel_package_options_t(sizeof(accel_package_options_t), model_name, device, concurrent_calls)
+end
+
+"""Embeddings of sentences (Reimers and Gurevych, \"Sentence-BERT\", 2019)."""
+struct accel_sentence_embedding_options_t
+    struct_size::Csize_t
+    pooling::accel_sentence_pooling_t
+    normalize::accel_flag_t
+end
+
+"""Every field is unset that is not given."""
+function accel_sentence_embedding_options_t(;
+    pooling = ACCEL_UNSET,
+    normalize = ACCEL_UNSET,
+)
+    return accel_sentence_embedding_options_t(sizeof(accel_sentence_embedding_options_t), pooling, normalize)
+end
+
 """Activation checkpointing (Chen et al., \"Training Deep Nets with Sublinear Memory Cost\", 2016)."""
 struct accel_activation_checkpointing_options_t
     struct_size::Csize_t
@@ -560,6 +614,39 @@ function accel_activation_checkpointing_options_t(;
     modules = C_NULL,
 )
     return accel_activation_checkpointing_options_t(sizeof(accel_activation_checkpointing_options_t), recompute, preserve_rng_state, offload, determinism_check, early_stop, reserved, class_names, modules)
+end
+
+"""How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order."""
+struct accel_generate_options_t
+    struct_size::Csize_t
+    max_new_tokens::Int64
+    sample::accel_flag_t
+    reserved::Int32
+    temperature::Float64
+    top_k::Int64
+    top_p::Float64
+    min_p::Float64
+    repetition_penalty::Float64
+    seed::Int64
+    pad_token::Int64
+    stop_tokens::Ptr{accel_value_t}
+end
+
+"""Every field is unset that is not given."""
+function accel_generate_options_t(;
+    max_new_tokens = ACCEL_UNSET_INT64,
+    sample = ACCEL_UNSET,
+    reserved = 0,
+    temperature = ACCEL_UNSET_DOUBLE,
+    top_k = ACCEL_UNSET_INT64,
+    top_p = ACCEL_UNSET_DOUBLE,
+    min_p = ACCEL_UNSET_DOUBLE,
+    repetition_penalty = ACCEL_UNSET_DOUBLE,
+    seed = ACCEL_UNSET_INT64,
+    pad_token = ACCEL_UNSET_INT64,
+    stop_tokens = C_NULL,
+)
+    return accel_generate_options_t(sizeof(accel_generate_options_t), max_new_tokens, sample, reserved, temperature, top_k, top_p, min_p, repetition_penalty, seed, pad_token, stop_tokens)
 end
 
 """Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim."""
@@ -5675,24 +5762,41 @@ accel_module_create(kind, out) =
     check(ccall(@address(accel_module_create), accel_status_t, (Cstring, Ptr{Ptr{accel_module_t}}), kind, out), "accel_module_create")
 
 """
-    accel_module_load_torchscript(path, out)
+    accel_module_load_torchscript(path, options, out)
 
 A model that Python saved with torch.jit.
 
 - `path`: The file.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out`: The module.
 
-Returns: ACCEL_OK, NOT_FOUND, CORRUPT.
+Returns: ACCEL_OK, NOT_FOUND, CORRUPT; UNSUPPORTED for a device that is not there, and for a model that cannot be frozen.
 
 Threads: any, waits.
 """
-accel_module_load_torchscript(path, out) =
-    check(@waiting(ccall(@address(accel_module_load_torchscript), accel_status_t, (Cstring, Ptr{Ptr{accel_module_t}}), path, out)), "accel_module_load_torchscript")
+accel_module_load_torchscript(path, options, out) =
+    check(@waiting(ccall(@address(accel_module_load_torchscript), accel_status_t, (Cstring, Ptr{accel_torchscript_options_t}, Ptr{Ptr{accel_module_t}}), path, options, out)), "accel_module_load_torchscript")
+
+"""
+    accel_module_from_package(path, options, out)
+
+A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and torch._inductor.aoti_compile_and_package() make it. It needs no Python and no compiler. A package is a program: load only what you trust. What it says of its LibTorch, processor and device is read before its code is loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs are checked before each call: by what `accel compile` wrote into the package, or else by the code itself. Dimensions that were compiled as dynamic ones may have any size in their range; numbers and texts are fixed. Results have no gradient history. The parameters and buffers are in a tree with the names of the model; loading a state dict, or moving them to other memory, changes what the next call computes with. Their dtypes, shapes and device are those of the code.
+
+- `path`: The file.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: A module of the kind \"Package\", in evaluation. accel_module_train() of it is UNSUPPORTED. Its call returns, besides other errors: TYPE_MISMATCH for another dtype or device; SHAPE_MISMATCH; INVALID_ARGUMENT for another structure or number; UNSUPPORTED for an input that needs a gradient while gradients are recorded.
+
+Returns: ACCEL_OK; NOT_FOUND; CORRUPT for what is no package; UNSUPPORTED for one of another LibTorch, processor or device, or with sources alone; INVALID_ARGUMENT for one with several models without a name.
+
+Threads: any, waits.
+"""
+accel_module_from_package(path, options, out) =
+    check(@waiting(ccall(@address(accel_module_from_package), accel_status_t, (Cstring, Ptr{accel_package_options_t}, Ptr{Ptr{accel_module_t}}), path, options, out)), "accel_module_from_package")
 
 """
     accel_module_from_config(config, out)
 
-A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: \"gpt2\" and \"llama\". Inputs: token ids int64 [batch, length]. Output: logits [batch, length, vocabulary]. The model also takes \"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head size]. What a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied.
+A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: decoders, which are \"gemma2\", \"gemma3_text\", \"gpt2\", \"llama\", \"mistral\", \"olmo2\", \"phi3\", \"qwen2\" and \"qwen3\", and encoders. Decoders take token ids int64 [batch, length] and give logits [batch, length, vocabulary]. They also take \"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head size]. What a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied. All but \"gpt2\" also take \"attention_mask\" [batch, earlier length + length] (1: a token, 0: padding) and \"position_ids\" [batch, length]. Encoders, which are \"bert\", \"distilbert\" and \"roberta\", take \"input_ids\", \"attention_mask\" (1: a token, 0: padding; all are tokens by default), \"token_type_ids\" and \"position_ids\", each [batch, length]. `architectures` of the configuration says what they give: a \"BertModel\" [hidden states [batch, length, hidden size], pooled [batch, hidden size]], a \"DistilBertModel\" the hidden states; a \"BertForMaskedLM\" scores of the vocabulary for each token; \"BertForSequenceClassification\" scores of classes for each sequence, \"BertForTokenClassification\" for each token; and \"BertForQuestionAnswering\" [scores of the first token of the answer, of the last one]. Names of parameters are those of transformers.
 
 - `config`: The path of a config.json, or the JSON text itself.
 - `out`: The module.
@@ -5703,6 +5807,22 @@ Threads: any, waits.
 """
 accel_module_from_config(config, out) =
     check(@waiting(ccall(@address(accel_module_from_config), accel_status_t, (Cstring, Ptr{Ptr{accel_module_t}}), config, out)), "accel_module_from_config")
+
+"""
+    accel_module_sentence_embedding(encoder, options, out)
+
+An encoder whose hidden states become one vector for each sequence. It takes the encoder's inputs and gives [batch, hidden size]; padding does not count.
+
+- `encoder`: A model without a head, such as a \"BertModel\", whose weights may be loaded already. It becomes the child \"encoder\".
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults, as all-MiniLM-L6-v2 needs them.
+- `out`: The module.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a module whose second input is no \"attention_mask\".
+
+Threads: object.
+"""
+accel_module_sentence_embedding(encoder, options, out) =
+    check(ccall(@address(accel_module_sentence_embedding), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_sentence_embedding_options_t}, Ptr{Ptr{accel_module_t}}), encoder, options, out), "accel_module_sentence_embedding")
 
 """
     accel_module_shapes_from_weights(path, out)
@@ -6419,6 +6539,27 @@ Threads: object.
 """
 accel_module_tie(var"module", path, source_path) =
     check(ccall(@address(accel_module_tie), accel_status_t, (Ptr{accel_module_t}, Cstring, Cstring), var"module", path, source_path), "accel_module_tie")
+
+"""
+    accel_module_generate(module, input_ids, attention_mask, options, on_tokens, user_data, destroy, out)
+
+Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens are kept between the steps.
+
+- `module`: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives [logits, past_key_values]; in evaluation (accel_module_train()).
+- `input_ids`: int64 [batch, length].
+- `attention_mask`: `nothing`/`C_NULL` is allowed. [batch, length], 1: a token, 0: padding, on the left. NULL: no padding.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `on_tokens`: `nothing`/`C_NULL` is allowed. NULL: none.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `out`: A map: \"tokens\" int64 [batch, length + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED for a module without past_key_values; INVALID_STATE in training.
+
+Threads: object, waits.
+"""
+accel_module_generate(var"module", input_ids, attention_mask, options, on_tokens, user_data, destroy, out) =
+    check(@waiting(ccall(@address(accel_module_generate), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Ptr{accel_generate_options_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{accel_value_t}), var"module", input_ids, attention_mask, options, on_tokens, user_data, destroy, out)), "accel_module_generate")
 
 """
     accel_optimizer_adamw(module, options, out)
@@ -12096,7 +12237,9 @@ const FUNCTIONS = (
     :accel_binary_cross_entropy_with_logits,
     :accel_module_create,
     :accel_module_load_torchscript,
+    :accel_module_from_package,
     :accel_module_from_config,
+    :accel_module_sentence_embedding,
     :accel_module_shapes_from_weights,
     :accel_calculate_maximum_sizes,
     :accel_init_empty_weights_begin,
@@ -12142,6 +12285,7 @@ const FUNCTIONS = (
     :accel_module_is_training,
     :accel_module_num_parameters,
     :accel_module_tie,
+    :accel_module_generate,
     :accel_optimizer_adamw,
     :accel_optimizer_adam,
     :accel_optimizer_sgd,

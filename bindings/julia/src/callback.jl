@@ -68,6 +68,12 @@ seed_callback() = @cfunction(run_seed, Int32, (Int64, Ptr{Cvoid}))
 run_comm_hook(buffer, bucket, is_last, block) = callback_status(() -> object_of(block)(tensor_of(buffer), Int(bucket), is_last != 0))
 comm_hook_callback() = @cfunction(run_comm_hook, Int32, (Ptr{LibAccel.accel_tensor_t}, Int64, Int32, Ptr{Cvoid}))
 
+run_generated(tokens, out, block) = callback_status() do
+    goes_on = object_of(block)(tensor_of(tokens))
+    goes_on === nothing || give(out, goes_on)
+end
+generated_callback() = @cfunction(run_generated, Int32, (Ptr{LibAccel.accel_tensor_t}, Ptr{CValue}, Ptr{Cvoid}))
+
 run_pipeline_loss(returned, targets, out, block) = callback_status() do
     loss = object_of(block)(borrowed(unsafe_load(returned)), borrowed(unsafe_load(targets)))::Tensor
     unsafe_store!(out, LibAccel.accel_tensor_retain(raw(loss)))

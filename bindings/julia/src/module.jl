@@ -53,3 +53,6 @@ function Base.show(io::IO, ::MIME"text/plain", model::Model)
         print(io, "\n", "  "^(count(==('.'), path) + 1), last(split(path, '.')), ": ", kind)
     end
 end
+
+"""Tokens as `generate(f, model, input_ids)`, of which nobody hears before the last one."""
+generate(model::Model, input_ids::Tensor; options...) = generate(nothing, model, input_ids; options...)

@@ -48,6 +48,16 @@ end
 @testset "a model from a configuration" begin
     model = from_config("""{"model_type": "gpt2", "vocab_size": 8, "n_positions": 8, "n_embd": 4, "n_layer": 1, "n_head": 1}""")
     @test size(model(Accel.rand(0:7, 1, 5))) == (1, 5, 8)
+    train!(model, false)
+    tokens = Accel.rand(0:7, 1, 3)
+    heard = Tensor[]
+    generated = generate(model, tokens; max_new_tokens = 4)
+    @test size(generated["tokens"]) == (1, 7)
+    ended = generate(model, tokens; max_new_tokens = 4) do added
+        push!(heard, added)
+        length(heard) < 2
+    end
+    @test length(heard) == 2 && size(ended["tokens"]) == (1, 5)
     @test_throws AccelError from_config("""{"model_type": "unheard of"}""")
 end
 

@@ -148,6 +148,38 @@ class accel_backward_options_t:
     gradient: accel_tensor
     def __init__(self, *, retain_graph: Optional[int] = None, create_graph: int = 0, inputs: Optional[Any] = None, gradient: Optional[accel_tensor] = None) -> None: ...
 
+class accel_torchscript_options_t:
+    """How a model of torch.jit is loaded.
+
+    device: Its name, with or without an index. Default: "cpu"
+    optimize_for_inference: 1: freezes the model (weights become constants of its code) and rewrites the code for evaluation. It has no parameters then, its state dict is empty, accel_module_train() is UNSUPPORTED, and it stays on its device. Default 0
+    """
+    device: str
+    optimize_for_inference: int
+    def __init__(self, *, device: Optional[str] = None, optimize_for_inference: int = 0) -> None: ...
+
+class accel_package_options_t:
+    """How a package is loaded.
+
+    model_name: The model, of a package with several. Default: its only one
+    device: Its name, with or without an index, of the kind that the package was made for. Default: the current one of that kind
+    concurrent_calls: Calls on several threads that compute at the same time, each with memory of its own; more of them wait. In [1, 1024]. Default 1
+    """
+    model_name: str
+    device: str
+    concurrent_calls: int
+    def __init__(self, *, model_name: Optional[str] = None, device: Optional[str] = None, concurrent_calls: int = 1) -> None: ...
+
+class accel_sentence_embedding_options_t:
+    """Embeddings of sentences (Reimers and Gurevych, "Sentence-BERT", 2019).
+
+    pooling: Default MEAN
+    normalize: 1: vectors have the length 1. Default 1
+    """
+    pooling: int
+    normalize: int
+    def __init__(self, *, pooling: int = ACCEL_SENTENCE_POOLING_MEAN, normalize: int = 1) -> None: ...
+
 class accel_activation_checkpointing_options_t:
     """Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
 
@@ -167,6 +199,32 @@ class accel_activation_checkpointing_options_t:
     class_names: str
     modules: str
     def __init__(self, *, recompute: int = ACCEL_RECOMPUTE_ALL, preserve_rng_state: int = 1, offload: int = 0, determinism_check: int = 1, early_stop: int = 1, class_names: Optional[str] = None, modules: Optional[str] = None) -> None: ...
+
+class accel_generate_options_t:
+    """How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.
+
+    max_new_tokens: The most tokens that a sequence gets. In [1, inf). Default 20
+    sample: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0
+    temperature: Scores are divided by it. In (0, inf). Default 1
+    top_k: Only so many most likely tokens; 0: all. In [0, inf). Default 0
+    top_p: Only the most likely tokens that have this probability together (Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020). In (0, 1]. Default 1
+    min_p: Only tokens with this part of the probability of the most likely one (Nguyen et al., "Turning Up the Heat", 2024). In [0, 1]. Default 0
+    repetition_penalty: Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL", 2019). In (0, inf). Default 1
+    seed: The seed of the draws. In [0, inf). Default: the default generator of the device goes on
+    pad_token: Stands behind the end of a sequence. In [0, inf). Default 0
+    stop_tokens: A list of INT: tokens that end a sequence. Default: none
+    """
+    max_new_tokens: int
+    sample: int
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    repetition_penalty: float
+    seed: int
+    pad_token: int
+    stop_tokens: Any
+    def __init__(self, *, max_new_tokens: int = 20, sample: int = 0, temperature: float = 1, top_k: int = 0, top_p: float = 1, min_p: float = 0, repetition_penalty: float = 1, seed: Optional[int] = None, pad_token: int = 0, stop_tokens: Optional[Any] = None) -> None: ...
 
 class accel_adam_options_t:
     """Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.
@@ -1485,6 +1543,10 @@ ACCEL_HOOK_FORWARD_PRE: int
 ACCEL_HOOK_FORWARD: int
 ACCEL_HOOK_BACKWARD_PRE: int
 ACCEL_HOOK_BACKWARD: int
+ACCEL_SENTENCE_POOLING_MEAN: int
+ACCEL_SENTENCE_POOLING_FIRST: int
+ACCEL_SENTENCE_POOLING_LAST: int
+ACCEL_SENTENCE_POOLING_MAX: int
 ACCEL_RECOMPUTE_NOTHING: int
 ACCEL_RECOMPUTE_ALL: int
 ACCEL_RECOMPUTE_KEEP_MATMULS: int
@@ -1787,8 +1849,10 @@ def accel_l1_loss(input: accel_tensor, target: accel_tensor) -> Any: ...
 def accel_huber_loss(input: accel_tensor, target: accel_tensor, delta: float) -> Any: ...
 def accel_binary_cross_entropy_with_logits(logits: accel_tensor, target: accel_tensor) -> Any: ...
 def accel_module_create(kind: str) -> accel_module: ...
-def accel_module_load_torchscript(path: str) -> accel_module: ...
+def accel_module_load_torchscript(path: str, options: Optional[accel_torchscript_options_t]) -> accel_module: ...
+def accel_module_from_package(path: str, options: Optional[accel_package_options_t]) -> accel_module: ...
 def accel_module_from_config(config: str) -> accel_module: ...
+def accel_module_sentence_embedding(encoder: accel_module, options: Optional[accel_sentence_embedding_options_t]) -> accel_module: ...
 def accel_module_shapes_from_weights(path: str) -> accel_module: ...
 def accel_calculate_maximum_sizes(module: accel_module) -> Any: ...
 def accel_init_empty_weights_begin(include_buffers: int) -> accel_scope: ...
@@ -1834,6 +1898,7 @@ def accel_module_train(module: accel_module, training: int) -> None: ...
 def accel_module_is_training(module: accel_module) -> int: ...
 def accel_module_num_parameters(module: accel_module) -> int: ...
 def accel_module_tie(module: accel_module, path: str, source_path: str) -> None: ...
+def accel_module_generate(module: accel_module, input_ids: accel_tensor, attention_mask: Optional[accel_tensor], options: Optional[accel_generate_options_t], on_tokens: Callable[..., Any]) -> Any: ...
 def accel_optimizer_adamw(module: Optional[accel_module], options: Optional[accel_adam_options_t]) -> accel_optimizer: ...
 def accel_optimizer_adam(module: Optional[accel_module], options: Optional[accel_adam_options_t]) -> accel_optimizer: ...
 def accel_optimizer_sgd(module: Optional[accel_module], options: Optional[accel_sgd_options_t]) -> accel_optimizer: ...

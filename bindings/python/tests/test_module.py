@@ -122,6 +122,14 @@ def test_layers():
     assert F.softmax(x).sum().item() == pytest.approx(2) and nn.MSELoss()(x, x).item() == 0 and F.relu(x).min().item() >= 0
     gpt = nn.from_config('{"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 8, "n_positions": 16, "vocab_size": 11}')
     assert gpt(accel.tensor([[1, 2, 3]])).shape == (1, 3, 11)
+    heard = []
+    tokens = accel.tensor([[1, 2, 3]])
+    whole = gpt.eval().generate(tokens, max_new_tokens=4)
+    assert whole["tokens"].shape == (1, 7) and whole["log_probabilities"].shape == (1, 4)
+    assert gpt.generate(tokens, max_new_tokens=4, on_tokens=lambda added: heard.append(added) or len(heard) < 2)["tokens"].shape == (1, 5)
+    assert gpt.generate(tokens, max_new_tokens=4, stop_tokens=[heard[0].item()])["tokens"].shape == (1, 4)
+    with pytest.raises(ZeroDivisionError):
+        gpt.generate(tokens, on_tokens=lambda added: 1 / 0)
     assert nn.from_config({"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 8, "n_positions": 16, "vocab_size": 5})(accel.tensor([[1]])).shape == (1, 1, 5)
     with pytest.raises(TypeError, match="got a NoneType; expected a mapping"):
         nn.from_config(None)

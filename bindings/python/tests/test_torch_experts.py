@@ -165,3 +165,29 @@ def test_modules_that_do_not_fit_are_refused():
     assert Layer("mlp.experts", TwoExperts(), "moe_tp_experts").splits_experts
     with pytest.raises(ValueError, match="the style 'ep_dispatch_experts' of the plan: expected one of"):
         Layer("mlp.experts", TwoExperts(), "ep_dispatch_experts")
+
+
+def test_shared_experts_beside_split_sequences_are_refused(ranks):
+    ranks("""
+        import torch
+        from accel import Accelerator
+        from accel.utils import ParallelismConfig
+
+        class Experts(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = torch.nn.Parameter(torch.zeros(2, 4, 4))
+
+            def forward(self, x, chosen, weights):
+                return x
+
+        accelerator = Accelerator(cpu=True, parallelism_config=ParallelismConfig(tp_size=2, ep_size=2))
+        model = torch.nn.ModuleDict({"up": torch.nn.Linear(4, 8), "down": torch.nn.Linear(8, 4), "experts": Experts()})
+        plan = "up colwise; down rowwise; experts ep_dispatch_experts"
+        try:
+            accelerator.prepare_model(model, tensor_parallel={"plan": plan, "sequence_parallel": 1})
+            raise AssertionError("no error")
+        except NotImplementedError as error:
+            assert str(error).startswith("ep_size=2 and sequence_parallel: "), error
+        accelerator.end_training()
+    """)

@@ -257,6 +257,48 @@ def test_empty_models_get_values_of_their_stages(ranks, kind, options):
     assert "transformer.h.0.ln_1" not in made[1] and "transformer.h.2.ln_1" not in made[0]
 
 
+FROM_FILES = MODELS + """
+    accelerator.save_model(plain, "files", max_shard_size=1500)
+    accelerator.wait_for_everyone()
+    with torch.device("meta"):
+        empty = make(kind)[0]
+    before, optimizer = list(empty.parameters()), torch.optim.SGD(empty.parameters(), lr=0.1)
+    plain_optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
+    drawn = []
+
+    def rest(module):  # buffers that no file has
+        drawn.append(module)
+        module.to_empty(device="cpu", recurse=False)
+        for name in module._buffers:
+            module._buffers[name].copy_(plain.get_submodule({each: path for path, each in empty.named_modules()}[module])._buffers[name])
+
+    model = accelerator.prepare_model(empty, pipeline={"micro_batches": 3, "checkpoint": "files", "param_init_fn": rest})
+    optimizer = accelerator.prepare(optimizer)
+    assert all(former is now for former, now in zip(before, empty.parameters()))
+    assert not any(any(True for _ in module.parameters(recurse=False)) for module in drawn), drawn
+    on_meta = [name for name, parameter in empty.named_parameters() if parameter.is_meta]
+    print(json.dumps(on_meta))
+    for _ in range(3):
+        torch.testing.assert_close(step(), plain_step(plain, plain_optimizer, plain_loss), atol=1e-5, rtol=1e-4)
+    whole = accelerator.get_state_dict(model)
+    if accelerator.is_main_process:
+        check(whole)
+    try:
+        accelerator.prepare_model(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)), pipeline={"checkpoint": "nowhere"})
+        raise AssertionError("no error")
+    except ValueError as error:
+        assert "nowhere is not there" in str(error), error
+    accelerator.end_training()
+"""
+
+
+@pytest.mark.parametrize("kind", ["blocks", "gpt2"])
+def test_stages_are_read_from_files(ranks, kind):
+    require(kind)
+    first, last = (set(json.loads(printed)) for printed in ranks(FROM_FILES, KIND=kind))
+    assert first and last and not first & last, (first, last)  # what a rank did not read
+
+
 BESIDE_OTHERS = """
     import collections
     import copy
@@ -355,6 +397,16 @@ def test_what_is_refused(ranks):
         said = error_of(lambda: accelerator.prepare_model(torch.nn.Sequential(torch.nn.Linear(2, 2))))
         assert "1 parts for 2 stages" in said, said
 
+        class Translating(torch.nn.Module):
+            config = type("Config", (), {"is_encoder_decoder": True})
+
+            def __init__(self):
+                super().__init__()
+                self.encoder, self.decoder = (torch.nn.ModuleList([torch.nn.Linear(2, 2)]) for _ in range(2))
+
+        said = error_of(lambda: accelerator.prepare(Translating()))
+        assert said.startswith("NotImplementedError: Translating is an encoder-decoder model") and "split_by_program" in said, said
+
         class Biased(torch.nn.Module):
             _pp_plan = {"blocks": None}
 
@@ -407,5 +459,49 @@ def test_what_is_refused(ranks):
         assert "one element" in said, said
         model.zero_grad()
         assert accelerator.pipeline_step(model, torch.ones(4, 2), torch.zeros(4, dtype=torch.long)) > 0  # and can be used again
+        accelerator.end_training()
+    """)
+
+
+def test_what_one_rank_refuses(ranks):
+    """The others hear of it before they wait for what that rank does not do."""
+    ranks("""
+        import datetime
+        import torch
+        from accel import Accelerator
+        from accel.utils import InitProcessGroupKwargs, ParallelismConfig
+
+        accelerator = Accelerator(cpu=True, parallelism_config=ParallelismConfig(pp_size=2),
+                                  kwargs_handlers=[InitProcessGroupKwargs(timeout=datetime.timedelta(seconds=30))])
+        layers = lambda more=0: torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2), *[torch.nn.ReLU() for _ in range(more)])
+
+        def empty():
+            with torch.device("meta"):
+                return layers()
+
+        def fill(module, refuses):
+            if refuses:
+                raise RuntimeError("no values here")
+            module.to_empty(device="cpu", recurse=False)
+
+        def said(model, **pipeline):
+            try:
+                accelerator.prepare_model(model, pipeline=pipeline)
+            except Exception as error:
+                return f"{type(error).__name__}: {error}"
+
+        for refusing in range(2):
+            refuses = accelerator.process_index == refusing
+            words = said(torch.nn.Linear(2, 2) if refuses else layers())
+            assert words.startswith("NotImplementedError: ") and "Linear cannot be cut into stages" in words, words
+            assert refuses != (f"rank {refusing} failed: " in words), words
+            words = said(empty(), param_init_fn=lambda module: fill(module, refuses))
+            assert words == ("RuntimeError: no values here" if refuses else f"ValueError: rank {refusing} failed: no values here"), words
+            words = said(layers(), split="measured" if refuses else "1,2")
+            assert words.startswith("DistributedOperationException: rank 1 has split=") or words.startswith("CollectiveMismatchError: rank 1 has split="), words
+            words = said(layers(more=int(refuses)))
+            assert "nothing" in words and "the part '3'" in words and "expected the same on all ranks" in words, words
+        model = accelerator.prepare_model(layers())
+        assert accelerator.pipeline_step(model, torch.ones(4, 2), torch.zeros(4, dtype=torch.long)) > 0
         accelerator.end_training()
     """)

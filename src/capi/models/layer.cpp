@@ -6,6 +6,8 @@
 #include "capi/calls/handles.hpp"
 #include "capi/calls/object.hpp"
 #include "capi/calls/options.hpp"
+#include "capi/generated/options/module.hpp"
+#include "nn/architectures/sentence_embedding.hpp"
 #include "nn/layers/activation.hpp"
 #include "nn/layers/attention.hpp"
 #include "nn/layers/convolution.hpp"
@@ -90,6 +92,16 @@ ACCEL_FUNCTION accel_status_t accel_module_sequential(accel_module_t* const* mod
     std::vector<nn::ModulePtr> children;
     for (size_t i = 0; i < n_modules; i++) children.push_back(check(modules[i], "modules").module);
     return make_layer<nn::Sequential>("accel_module_sequential", out, children);
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_module_sentence_embedding(accel_module_t* encoder,
+                                                              const accel_sentence_embedding_options_t* options,
+                                                              accel_module_t** out) {
+  return guarded(__func__, out, [&] {
+    const SentenceEmbeddingSettings settings = read_settings(options, "options");
+    return std::make_shared<nn::SentenceEmbedding>(check(encoder, "encoder").module, settings.pooling,
+                                                   settings.normalize);
   });
 }
 

@@ -25,6 +25,7 @@
 #include "nn/module_shapes.hpp"
 #include "nn/module_sizes.hpp"
 #include "nn/module_walks.hpp"
+#include "nn/package/package_module.hpp"
 #include "nn/recompute/activation_checkpointing.hpp"
 #include "nn/torchscript_module.hpp"
 #include "tensor/dtype.hpp"
@@ -152,8 +153,17 @@ ACCEL_FUNCTION accel_status_t accel_module_create(const char* kind, accel_module
   return guarded(__func__, out, [&] { return std::make_shared<nn::CallbackModule>(check_pointer(kind, "kind")); });
 }
 
-ACCEL_FUNCTION accel_status_t accel_module_load_torchscript(const char* path, accel_module_t** out) {
-  return guarded(__func__, out, [&] { return nn::load_torchscript(check_pointer(path, "path")); });
+ACCEL_FUNCTION accel_status_t accel_module_load_torchscript(const char* path,
+                                                            const accel_torchscript_options_t* options,
+                                                            accel_module_t** out) {
+  return guarded(__func__, out,
+                 [&] { return nn::load_torchscript(check_pointer(path, "path"), read_settings(options, "options")); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_module_from_package(const char* path, const accel_package_options_t* options,
+                                                        accel_module_t** out) {
+  return guarded(__func__, out,
+                 [&] { return nn::load_package(check_pointer(path, "path"), read_settings(options, "options")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_from_config(const char* config, accel_module_t** out) {

@@ -417,7 +417,10 @@ std::shared_ptr<Work> BackendCommunicator::start_batch(const DeviceBackend& devi
     end(nullptr);
     return work;
   }
-  work->set_backend_wait([posted = posted.work] { posted->wait(); });
+  work->set_backend_wait([backend = posted.work, group = group_, entries = posted.entries] {
+    backend->wait();
+    end_entries(*group, entries);  // whoever has waited finds them ended
+  });
   if (auto* const notifying = dynamic_cast<NotifyingWork*>(posted.work.get()))
     notifying->on_end(end);
   else

@@ -80,7 +80,8 @@ void FlightRecord::end(uint64_t number, FlightEntry::State state) {
   Slot& slot = slots_[number % kOperations];
   if (slot.number.load(std::memory_order_relaxed) != number) return;
   slot.ended.store(ticks(), std::memory_order_release);
-  slot.end.store(ending(number, state), std::memory_order_release);
+  const uint64_t former = slot.end.exchange(ending(number, state), std::memory_order_acq_rel);
+  if (former >> 2 == number) return;  // a waiter and the callback of an end both say it
   if (!Spans::are_recorded()) return;
   if (const auto entry = find(number)) add_span(*entry);
 }

@@ -33,6 +33,13 @@ constexpr OptionChoice kCpuMemoryChoices[] = {
     {"cached", 2},
 };
 
+constexpr OptionChoice kSentencePoolingChoices[] = {
+    {"mean", 1},
+    {"first", 2},
+    {"last", 3},
+    {"max", 4},
+};
+
 constexpr OptionChoice kRecomputeChoices[] = {
     {"nothing", 0},
     {"all", 1},
@@ -260,6 +267,23 @@ constexpr OptionField kBackwardOptions[] = {
     {"gradient", "The gradient of the tensor, of its shape. Default: 1, for a tensor of one element", OptionKind::kObject, 8, 24, 41, kNone, nullptr, nullptr, "1, for a tensor of one element", nullptr, 0, false},
 };
 
+constexpr OptionField kTorchscriptOptions[] = {
+    {"device", "Its name, with or without an index. Default: \"cpu\"", OptionKind::kText, 8, 8, 35, kNone, nullptr, nullptr, "\"cpu\"", nullptr, 0, false},
+    {"optimize_for_inference", "1: freezes the model (weights become constants of its code) and rewrites the code for evaluation. It has no parameters then, its state dict is empty, accel_module_train() is UNSUPPORTED, and it stays on its device. Default 0", OptionKind::kFlag, 4, 16, 214, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"reserved", "", OptionKind::kReserved, 4, 20, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+};
+
+constexpr OptionField kPackageOptions[] = {
+    {"model_name", "The model, of a package with several. Default: its only one", OptionKind::kText, 8, 8, 37, kNone, nullptr, nullptr, "its only one", nullptr, 0, false},
+    {"device", "Its name, with or without an index, of the kind that the package was made for. Default: the current one of that kind", OptionKind::kText, 8, 16, 78, kNone, nullptr, nullptr, "the current one of that kind", nullptr, 0, false},
+    {"concurrent_calls", "Calls on several threads that compute at the same time, each with memory of its own; more of them wait. In [1, 1024]. Default 1", OptionKind::kInteger, 8, 24, 103, {1, 1024, false, false}, nullptr, "1", nullptr, nullptr, 0, false},
+};
+
+constexpr OptionField kSentenceEmbeddingOptions[] = {
+    {"pooling", "Default MEAN", OptionKind::kChoice, 4, 8, 0, kNone, nullptr, "mean", nullptr, kSentencePoolingChoices, std::size(kSentencePoolingChoices), false},
+    {"normalize", "1: vectors have the length 1. Default 1", OptionKind::kFlag, 4, 12, 29, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+};
+
 constexpr OptionField kActivationCheckpointingOptions[] = {
     {"recompute", "Default ALL", OptionKind::kChoice, 4, 8, 0, kNone, nullptr, "all", nullptr, kRecomputeChoices, std::size(kRecomputeChoices), false},
     {"preserve_rng_state", "1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1", OptionKind::kFlag, 4, 12, 96, kNone, nullptr, "1", nullptr, nullptr, 0, false},
@@ -269,6 +293,20 @@ constexpr OptionField kActivationCheckpointingOptions[] = {
     {"reserved", "", OptionKind::kReserved, 4, 28, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
     {"class_names", "Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default: none", OptionKind::kText, 8, 32, 99, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"modules", "Regular expression of the whole names of modules that are checkpointed as well. Default: none", OptionKind::kText, 8, 40, 79, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+};
+
+constexpr OptionField kGenerateOptions[] = {
+    {"max_new_tokens", "The most tokens that a sequence gets. In [1, inf). Default 20", OptionKind::kInteger, 8, 8, 37, {1, kInfinity, false, true}, nullptr, "20", nullptr, nullptr, 0, false},
+    {"sample", "1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0", OptionKind::kFlag, 4, 16, 68, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"reserved", "", OptionKind::kReserved, 4, 20, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+    {"temperature", "Scores are divided by it. In (0, inf). Default 1", OptionKind::kNumber, 8, 24, 25, {0, kInfinity, true, true}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"top_k", "Only so many most likely tokens; 0: all. In [0, inf). Default 0", OptionKind::kInteger, 8, 32, 40, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"top_p", "Only the most likely tokens that have this probability together (Holtzman et al., \"The Curious Case of Neural Text Degeneration\", 2020). In (0, 1]. Default 1", OptionKind::kNumber, 8, 40, 136, {0, 1, true, false}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"min_p", "Only tokens with this part of the probability of the most likely one (Nguyen et al., \"Turning Up the Heat\", 2024). In [0, 1]. Default 0", OptionKind::kNumber, 8, 48, 114, {0, 1, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"repetition_penalty", "Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1", OptionKind::kNumber, 8, 56, 111, {0, kInfinity, true, true}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"seed", "The seed of the draws. In [0, inf). Default: the default generator of the device goes on", OptionKind::kInteger, 8, 64, 22, {0, kInfinity, false, true}, nullptr, nullptr, "the default generator of the device goes on", nullptr, 0, false},
+    {"pad_token", "Stands behind the end of a sequence. In [0, inf). Default 0", OptionKind::kInteger, 8, 72, 36, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"stop_tokens", "A list of INT: tokens that end a sequence. Default: none", OptionKind::kObject, 8, 80, 42, kNone, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
 constexpr OptionField kAdamOptions[] = {
@@ -899,7 +937,11 @@ namespace option_tables {
 const OptionTable state_options{"accel_state_options_t", 184, kStateOptions, std::size(kStateOptions)};
 const OptionTable gradient_accumulation_options{"accel_gradient_accumulation_options_t", 32, kGradientAccumulationOptions, std::size(kGradientAccumulationOptions)};
 const OptionTable backward_options{"accel_backward_options_t", 32, kBackwardOptions, std::size(kBackwardOptions)};
+const OptionTable torchscript_options{"accel_torchscript_options_t", 24, kTorchscriptOptions, std::size(kTorchscriptOptions)};
+const OptionTable package_options{"accel_package_options_t", 32, kPackageOptions, std::size(kPackageOptions)};
+const OptionTable sentence_embedding_options{"accel_sentence_embedding_options_t", 16, kSentenceEmbeddingOptions, std::size(kSentenceEmbeddingOptions)};
 const OptionTable activation_checkpointing_options{"accel_activation_checkpointing_options_t", 48, kActivationCheckpointingOptions, std::size(kActivationCheckpointingOptions)};
+const OptionTable generate_options{"accel_generate_options_t", 88, kGenerateOptions, std::size(kGenerateOptions)};
 const OptionTable adam_options{"accel_adam_options_t", 56, kAdamOptions, std::size(kAdamOptions)};
 const OptionTable sgd_options{"accel_sgd_options_t", 48, kSgdOptions, std::size(kSgdOptions)};
 const OptionTable adagrad_options{"accel_adagrad_options_t", 56, kAdagradOptions, std::size(kAdagradOptions)};
@@ -968,7 +1010,11 @@ OptionTables all_option_tables() {
       &option_tables::state_options,
       &option_tables::gradient_accumulation_options,
       &option_tables::backward_options,
+      &option_tables::torchscript_options,
+      &option_tables::package_options,
+      &option_tables::sentence_embedding_options,
       &option_tables::activation_checkpointing_options,
+      &option_tables::generate_options,
       &option_tables::adam_options,
       &option_tables::sgd_options,
       &option_tables::adagrad_options,

@@ -8,7 +8,11 @@ namespace accel::option_tables {
 extern const OptionTable state_options;
 extern const OptionTable gradient_accumulation_options;
 extern const OptionTable backward_options;
+extern const OptionTable torchscript_options;
+extern const OptionTable package_options;
+extern const OptionTable sentence_embedding_options;
 extern const OptionTable activation_checkpointing_options;
+extern const OptionTable generate_options;
 extern const OptionTable adam_options;
 extern const OptionTable sgd_options;
 extern const OptionTable adagrad_options;

@@ -5,6 +5,8 @@
 
 #include "base/error.hpp"
 #include "json/json.hpp"
+#include "nn/architectures/bert.hpp"
+#include "nn/architectures/decoder_config.hpp"
 #include "nn/architectures/gpt2.hpp"
 #include "nn/architectures/llama.hpp"
 #include "os/regular_file.hpp"
@@ -17,8 +19,9 @@ struct Architecture {
   ModulePtr (*build)(const Json& config);
 };
 
-// New architectures are added here.
-constexpr std::array<Architecture, 2> kArchitectures = {{{"gpt2", build_gpt2}, {"llama", build_llama}}};
+// New architectures are added here, and relatives of Llama in decoder_config.cpp.
+constexpr std::array<Architecture, 4> kArchitectures = {
+    {{"bert", build_bert}, {"distilbert", build_distilbert}, {"gpt2", build_gpt2}, {"roberta", build_roberta}}};
 
 bool is_document(const std::string& config) {
   const size_t start = config.find_first_not_of(" \t\r\n");
@@ -40,10 +43,11 @@ ModulePtr module_from_config(const std::string& config) {
   const Json json = parse_json(is_text ? config : read_file(config), is_text ? "the configuration" : config);
   require(json.members() != nullptr, Status::kInvalidArgument, "the configuration is not a JSON object; expected one");
   const std::string model_type = json_text(json, "model_type", "");
-  std::string names;
+  if (is_decoder_type(model_type)) return build_llama(json);
+  std::string names = decoder_types();
   for (const Architecture& architecture : kArchitectures) {
     if (model_type == architecture.model_type) return architecture.build(json);
-    names += text(names.empty() ? "" : ", ", architecture.model_type);
+    names += text(", ", architecture.model_type);
   }
   fail(Status::kUnsupported, "model_type '", model_type, "' is not known; expected one of ", names);
 }

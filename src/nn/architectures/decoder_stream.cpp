@@ -1,8 +1,14 @@
 #include "nn/architectures/decoder_stream.hpp"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/error.hpp"
@@ -17,6 +23,18 @@ namespace {
 at::Tensor repeat_heads(const at::Tensor& heads, int64_t times) {
   if (times == 1) return heads;
   return heads.unsqueeze(2).expand({-1, -1, times, -1, -1}).flatten(1, 2);
+}
+
+at::Tensor attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const AttentionRule& rule,
+                  bool is_causal) {
+  const auto mask = rule.mask.defined() ? std::optional<at::Tensor>(rule.mask) : std::nullopt;
+  if (rule.cap == 0)
+    return at::scaled_dot_product_attention(query, key, value, mask, rule.dropout, is_causal, rule.scale);
+  const double scale = rule.scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1))));
+  at::Tensor scores = (at::matmul(query, key.transpose(-2, -1)) * (scale / rule.cap)).tanh() * rule.cap;
+  if (mask) scores = scores.masked_fill(mask->logical_not(), -std::numeric_limits<double>::infinity());
+  const at::Tensor weights = scores.softmax(-1, at::kFloat).to(query.scalar_type());
+  return at::matmul(at::dropout(weights, rule.dropout, rule.dropout > 0), value);
 }
 
 }  // namespace
@@ -51,48 +69,90 @@ void put_behind(const c10::IValue& past, at::Tensor& key, at::Tensor& value) {
   value = append_positions(earlier[1].toTensor(), value);
 }
 
-at::Tensor attend_causally(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double dropout,
-                           std::optional<double> scale) {
+at::Tensor attend_causally(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                           const AttentionRule& rule) {
   const int64_t length = query.size(2), total = key.size(2), group = query.size(1) / key.size(1);
   const bool is_split = SplitSequence::current() != nullptr;
+  require(!is_split || (!rule.mask.defined() && rule.cap == 0), Status::kUnsupported,
+          "an attention with padding, a window or a cap was called with sequences that ranks share; expected "
+          "context_parallel_size 1");
   if (length == 1 && group > 1 && !is_split) {
     // One position sees all: the query heads that share a key head are the rows of one attention, and nothing is
     // repeated.
     const at::Tensor rows = query.reshape({query.size(0), key.size(1), group, query.size(3)});
-    return at::scaled_dot_product_attention(rows, key, value, {}, dropout, /*is_causal=*/false, scale)
-        .reshape(query.sizes());
+    return attend(rows, key, value, rule, /*is_causal=*/false).reshape(query.sizes());
   }
   // Ranks exchange the heads as they are.
   const at::Tensor keys = is_split ? key : repeat_heads(key, group),
                    values = is_split ? value : repeat_heads(value, group);
-  if (length == 1 || length == total)
-    return at::scaled_dot_product_attention(query, keys, values, {}, dropout, /*is_causal=*/length > 1 || is_split,
-                                            scale);
-  const at::Tensor mask = at::ones({length, total}, query.options().dtype(at::kBool)).tril(total - length);
-  return at::scaled_dot_product_attention(query, keys, values, mask, dropout, /*is_causal=*/false, scale);
+  if (rule.mask.defined() || length == 1) return attend(query, keys, values, rule, /*is_causal=*/is_split);
+  if (rule.cap == 0 && (length == total || is_split)) return attend(query, keys, values, rule, /*is_causal=*/true);
+  AttentionRule masked = rule;
+  masked.mask = at::ones({length, total}, query.options().dtype(at::kBool)).tril(total - length);
+  return attend(query, keys, values, masked, /*is_causal=*/false);
 }
 
 c10::IValue DecoderStream::value() const {
   std::vector<c10::IValue> items{hidden, begin, length};
-  if (past) items.insert(items.end(), {*past, tree::new_list(cache)});
+  const bool has_padding = tokens_mask.defined() || positions.defined();
+  const auto or_none = [](const at::Tensor& tensor) { return tensor.defined() ? c10::IValue(tensor) : c10::IValue(); };
+  if (past)
+    items.insert(items.end(), {*past, tree::new_list(cache)});
+  else if (has_padding)
+    items.resize(5);
+  if (has_padding) items.insert(items.end(), {or_none(tokens_mask), or_none(positions)});
   return tree::new_list(std::move(items));
 }
 
 DecoderStream DecoderStream::of(const c10::IValue& value) {
   const auto items = tree::is_sequence(value) ? tree::sequence_items(value) : c10::ArrayRef<c10::IValue>();
-  require((items.size() == 3 || items.size() == 5) && items[0].isTensor() && items[1].isInt() && items[2].isInt(),
+  const bool has_padding = items.size() == 7;
+  require((items.size() == 3 || items.size() == 5 || has_padding) && items[0].isTensor() && items[1].isInt() &&
+              items[2].isInt(),
           Status::kTypeMismatch, "a part of the model was called with a ", tree::kind_name(value),
           "; expected the output of the part before it");
-  DecoderStream stream{items[0].toTensor(), items[1].toInt(), items[2].toInt(), std::nullopt, {}};
-  if (items.size() == 3) return stream;
+  DecoderStream stream{items[0].toTensor(), items[1].toInt(), items[2].toInt(), std::nullopt, {}, {}, {}};
+  if (has_padding && items[5].isTensor()) stream.tokens_mask = items[5].toTensor();
+  if (has_padding && items[6].isTensor()) stream.positions = items[6].toTensor();
+  if (items.size() == 3 || items[3].isNone()) return stream;
   stream.past = items[3];
   stream.cache = tree::sequence_items(items[4]).vec();
   return stream;
 }
 
 DecoderStream DecoderStream::behind(const c10::IValue* past, int64_t length) {
-  if (past == nullptr) return {{}, 0, length, std::nullopt, {}};
-  return {{}, length_of(*past), length, *past, {}};
+  if (past == nullptr) return {{}, 0, length, std::nullopt, {}, {}, {}};
+  return {{}, length_of(*past), length, *past, {}, {}, {}};
+}
+
+void DecoderStream::take_padding(const c10::IValue& mask, const c10::IValue& given_positions, int64_t batch) {
+  const auto take = [&](const c10::IValue& given, const char* name, int64_t columns) {
+    require(
+        given.isTensor() && given.toTensor().defined() && given.toTensor().sizes() == at::IntArrayRef({batch, columns}),
+        Status::kShapeMismatch, name, " is ",
+        given.isTensor() && given.toTensor().defined() ? text("of shape ", given.toTensor().sizes())
+                                                       : text("a ", tree::kind_name(given)),
+        "; expected a tensor [", batch, ", ", columns, "]");
+    return given.toTensor();
+  };
+  if (mask.isNone() && given_positions.isNone()) return;
+  require(SplitSequence::current() == nullptr, Status::kUnsupported,
+          "attention_mask or position_ids are given, and ranks share the sequences; expected context_parallel_size 1");
+  if (!mask.isNone()) tokens_mask = take(mask, "attention_mask", begin + length).to(at::kBool);
+  if (!given_positions.isNone()) positions = take(given_positions, "position_ids", length);
+}
+
+at::Tensor DecoderStream::mask(int64_t window) const {
+  const int64_t total = begin + length;
+  const bool has_window = window > 0 && window < total;
+  if (!tokens_mask.defined() && !has_window) return {};
+  const auto options = hidden.options().dtype(at::kLong);
+  const at::Tensor keys = at::arange(total, options), queries = at::arange(begin, total, options).unsqueeze(1);
+  at::Tensor seen = keys.le(queries);
+  if (has_window) seen = seen.logical_and(keys.gt(queries - window));
+  if (!tokens_mask.defined()) return seen.unsqueeze(0).unsqueeze(0);
+  // Padding sees itself, so that no row is without anything to see.
+  return seen.logical_and(tokens_mask.unsqueeze(1)).logical_or(keys.eq(queries)).unsqueeze(1);
 }
 
 int64_t DecoderStream::length_of(const c10::IValue& past) {
@@ -104,10 +164,11 @@ int64_t DecoderStream::length_of(const c10::IValue& past) {
   return first[0].toTensor().size(2);
 }
 
-void DecoderStream::run_layer(Module& layer, const Inputs& others) {
+void DecoderStream::run_layer(Module& layer, const Inputs& others, const c10::IValue& last) {
   Inputs inputs{hidden};
   inputs.insert(inputs.end(), others.begin(), others.end());
   if (!past) {
+    if (!last.isNone()) inputs.insert(inputs.end(), {c10::IValue(), last});
     hidden = layer.call(inputs).toTensor();
     return;
   }
@@ -115,6 +176,7 @@ void DecoderStream::run_layer(Module& layer, const Inputs& others) {
   require(earlier.empty() || cache.size() < earlier.size(), Status::kInvalidArgument, "past_key_values has ",
           earlier.size(), " layers; expected as many as an earlier call returned");
   inputs.push_back(earlier.empty() ? c10::IValue(tree::new_list()) : earlier[cache.size()]);
+  if (!last.isNone()) inputs.push_back(last);
   const c10::IValue output = layer.call(inputs);
   hidden = tree::sequence_items(output)[0].toTensor();
   cache.push_back(tree::sequence_items(output)[1]);

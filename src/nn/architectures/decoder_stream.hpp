@@ -25,17 +25,26 @@ void require_layers(const c10::IValue* past, size_t layers);
 // value].
 void put_behind(const c10::IValue& past, at::Tensor& key, at::Tensor& value);
 
-// Attention of the last positions of `key`, [batch, heads, length, size]. Without a scale it is 1 / sqrt(size).
-at::Tensor attend_causally(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double dropout,
-                           std::optional<double> scale = std::nullopt);
+struct AttentionRule {
+  double dropout = 0;
+  std::optional<double> scale = std::nullopt;  // default: 1 / sqrt(size)
+  double cap = 0;                              // scores are cap * tanh(scores / cap), unless it is 0
+  at::Tensor mask{};  // [batch or 1, 1, length, total], true: is seen; undefined: all earlier positions are
+};
+
+// Attention of the last positions of `key`, [batch, heads, length, size].
+at::Tensor attend_causally(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                           const AttentionRule& rule);
 
 struct DecoderStream {
   at::Tensor hidden;
   int64_t begin, length;            // of the positions; with split sequences `hidden` has some of them
   std::optional<c10::IValue> past;  // the keys and values of earlier tokens, by layer; empty at the beginning
   std::vector<c10::IValue> cache;   // the same with these tokens, of the layers so far
+  at::Tensor tokens_mask;           // [batch, begin + length], true: a token, false: padding; undefined: all are tokens
+  at::Tensor positions;             // [batch, length] of the tokens; undefined: from `begin` on
 
-  // [hidden, begin, length], and past and cache behind them.
+  // [hidden, begin, length], past and cache behind them, and behind these the mask and the positions.
   c10::IValue value() const;
   static DecoderStream of(const c10::IValue& value);
   // The tokens of a call are behind `past`: nothing, or keys and values.
@@ -43,9 +52,15 @@ struct DecoderStream {
   // The number of tokens before these.
   static int64_t length_of(const c10::IValue& past);
 
-  // The layer takes the hidden state, the other inputs, and in calls with a cache its keys and values; then it gives
-  // [hidden, [key, value]].
-  void run_layer(Module& layer, const Inputs& others);
+  // Takes an attention mask [batch, begin + length] and positions [batch, length], each a tensor or nothing.
+  void take_padding(const c10::IValue& mask, const c10::IValue& given_positions, int64_t batch);
+  // The positions that each position of a layer sees, for AttentionRule. `window`: the latest positions only, unless it
+  // is 0.
+  at::Tensor mask(int64_t window) const;
+
+  // The layer takes the hidden state, the other inputs, in calls with a cache its keys and values, and then `last` if
+  // it is not None; in calls with a cache it gives [hidden, [key, value]].
+  void run_layer(Module& layer, const Inputs& others, const c10::IValue& last = {});
   // The model gives the tensor, and in calls with a cache [tensor, cache].
   c10::IValue output(at::Tensor tensor);
 };

@@ -114,7 +114,7 @@ class Gpt2Attention final : public Module, public AttentionHeads {
     at::Tensor mixed;
     {
       const auto branch = branch_of_rank(dropout, heads.query.device());
-      mixed = attend_causally(heads.query, heads.key, heads.value, dropout, scale_);
+      mixed = attend_causally(heads.query, heads.key, heads.value, {dropout, scale_});
     }
     at::Tensor output = resid_dropout_->call(c_proj_->call(join_heads(mixed)));
     if (past == nullptr) return output;

@@ -1,4 +1,5 @@
-// Llama (Touvron et al., 2023) with its language modelling head, and the later versions of the same architecture.
+// Llama (Touvron et al., 2023) with its language modelling head, its later versions and its relatives, which
+// decoder_config.hpp describes.
 #pragma once
 
 #include "json/json.hpp"
@@ -7,10 +8,11 @@
 namespace accel::nn {
 
 // With num_local_experts the network of each layer is a mixture of experts, of which num_experts_per_tok compute a
-// token, as in Mixtral. Names, shapes, kinds and initial distributions are those of LlamaForCausalLM. Inputs: token ids
+// token, as in Mixtral. Names, shapes, kinds and initial distributions are those of transformers. Inputs: token ids
 // [batch, length], and the keys and values of earlier tokens for generation. Without those the output is the logits
 // [batch, length, vocabulary]. With a list of a [key, value] for each layer, each [batch, key heads, earlier length,
-// head size], or an empty list at the beginning, it is [logits, such a list with the new tokens too].
+// head size], or an empty list at the beginning, it is [logits, such a list with the new tokens too]. Then come
+// a mask of padding [batch, earlier length + length] and positions [batch, length].
 ModulePtr build_llama(const Json& config);
 
 }  // namespace accel::nn

@@ -18,6 +18,12 @@ int64_t size_member(const Json& config, const char* key, int64_t otherwise) {
   return size;
 }
 
+bool says_none(const Json& config, const char* key) {
+  for (const auto& [name, value] : *config.members())
+    if (name == key) return value.is_null();
+  return false;
+}
+
 bool is_empty(const Json& value) {
   if (const Json::Items* const items = value.items()) return items->empty();
   const Json::Members* const members = value.members();

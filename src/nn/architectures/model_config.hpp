@@ -12,6 +12,9 @@ namespace accel::nn {
 // At least 1; errors name the key.
 int64_t size_member(const Json& config, const char* key, int64_t otherwise);
 
+// Whether the configuration says that there is none, which is not the default.
+bool says_none(const Json& config, const char* key);
+
 // An empty list or map.
 bool is_empty(const Json& value);
 

@@ -1,9 +1,11 @@
 #include "nn/layers/embedding.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/where.h>
 
 #include "base/error.hpp"
 #include "nn/creation_device.hpp"
@@ -26,7 +28,10 @@ c10::IValue Embedding::forward(const Inputs& inputs) {
   require(indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt, Status::kTypeMismatch,
           "an embedding was called with dtype ", tensor::dtype_name(indices.scalar_type()),
           "; expected int64 or int32");
-  return split_ == nullptr ? at::embedding(parameter(0), indices) : split_->look_up(parameter(0), indices);
+  if (split_ == nullptr) return at::embedding(parameter(0), indices, padding_row_);
+  at::Tensor rows = split_->look_up(parameter(0), indices);
+  if (padding_row_ < 0) return rows;
+  return at::where(indices.eq(padding_row_).unsqueeze(-1), rows.detach(), rows);
 }
 
 }  // namespace accel::nn

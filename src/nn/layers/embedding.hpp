@@ -20,12 +20,15 @@ class Embedding final : public Module {
   Embedding(int64_t num_embeddings, int64_t embedding_dim);
   explicit Embedding(at::Tensor weight);
 
+  // A row that has no gradient, such as that of padding.
+  void set_padding_row(int64_t row) { padding_row_ = row; }
   void set_split(std::shared_ptr<const SplitLookup> split) { split_ = std::move(split); }
 
  protected:
   c10::IValue forward(const Inputs& inputs) override;
 
  private:
+  int64_t padding_row_ = -1;                  // -1: none
   std::shared_ptr<const SplitLookup> split_;  // null: this rank has the whole table
 };
 

@@ -12,8 +12,6 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,20 +43,11 @@ Formats parse_formats(std::string_view name) {
   fail(Status::kInvalidArgument, "format is \"", name, "\"; expected \"HYBRID\", \"E4M3\" or \"E5M2\"");
 }
 
-// Zeros, infinities and NaN have no scale: they are cast as they are.
-float scale_for(float magnitude, float largest) {
-  const float scale = largest / magnitude;
-  return magnitude > 0 && std::isfinite(magnitude) && std::isfinite(scale) ? scale : 1.0f;
-}
-
 // A contiguous matrix and the factor that gives back its numbers, on its device. The host waits for no device.
 Fp8Matrix quantize(const at::Tensor& matrix, at::ScalarType format) {
+  if (matrix.is_cpu()) return kernels::quantize(matrix, format, kernels::Fp8Granularity::kTensor);
   const float largest = kernels::largest_of(format);
   const auto options = matrix.options().dtype(at::kFloat);
-  if (matrix.is_cpu()) {
-    const float scale = scale_for(kernels::largest_magnitude(matrix), largest);
-    return {kernels::quantized(matrix, scale, format), at::full({1}, 1 / scale, options)};
-  }
   if (matrix.numel() == 0) return {matrix.to(format), at::full({1}, 1.0f, options)};
   const at::Tensor magnitude = matrix.abs().amax().to(at::kFloat).reshape({1});
   const at::Tensor wanted = largest / magnitude;

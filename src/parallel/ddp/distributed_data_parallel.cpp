@@ -143,7 +143,8 @@ void DistributedDataParallel::note_failed_backward(const std::string& error) {
 }
 
 // Forwards exchange nothing then: one may fail on a rank alone.
-bool DistributedDataParallel::begin_micro_batches(bool follow_failure) {
+bool DistributedDataParallel::begin_micro_batches(MicroBatches kind) {
+  const bool follow_failure = kind == MicroBatches::kTrainedAfterFailure;
   former_forward_synced_ = former_forward_synced_ || follow_failure;
   if (reducer_ != nullptr && follow_failure) reducer_->note_failed_backward("", /*all_know=*/true);
   if (reducer_ != nullptr) reducer_->prepare_for_forward();

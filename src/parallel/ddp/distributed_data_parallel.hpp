@@ -39,7 +39,7 @@ class DistributedDataParallel final : public ParallelModel, public GradientExcha
   void exchange_accumulated() override;
   CommunicatorPtr set_gradient_group(CommunicatorPtr group) override;
   void note_failed_backward(const std::string& error) override;
-  bool begin_micro_batches(bool follow_failure) override;
+  bool begin_micro_batches(MicroBatches kind) override;
   void register_comm_hook(BucketCallback callback) override;
   // The state of the hook, with the buckets. Loading restores the buckets.
   c10::IValue reduction_state() const override;

@@ -209,9 +209,9 @@ void FullyShardedDataParallel::begin_forward(bool records) {
   executor_->begin_forward(records);
 }
 
-bool FullyShardedDataParallel::begin_micro_batches(bool /*follow_failure*/) {
+bool FullyShardedDataParallel::begin_micro_batches(MicroBatches kind) {
   const bool releases = reshards_after_forward(settings_);
-  executor_->begin_micro_batches(/*announces=*/releases);
+  executor_->begin_micro_batches(kind, /*announces=*/releases);
   return !releases;
 }
 

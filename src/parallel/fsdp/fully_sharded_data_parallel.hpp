@@ -32,7 +32,7 @@ class FullyShardedDataParallel final : public ParallelModel, public GradientExch
   ParameterParts* parts() override { return &parts_; }
   CommunicatorPtr set_gradient_group(CommunicatorPtr group) override;
   void note_failed_backward(const std::string& error) override { executor_->note_failed_backward(error); }
-  bool begin_micro_batches(bool follow_failure) override;
+  bool begin_micro_batches(MicroBatches kind) override;
   bool end_gathers() override { return executor_->end_gathers(); }
   void end_micro_batches(bool have_failed) override { executor_->end_micro_batches(have_failed); }
   void register_comm_hook(BucketCallback callback) override;

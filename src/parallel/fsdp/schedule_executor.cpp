@@ -43,11 +43,11 @@ void ScheduleExecutor::note_failed_backward(const std::string& error) {
 }
 
 // The gradients of weights may come in a backward of their own, which no module announces.
-void ScheduleExecutor::begin_micro_batches(bool announces) {
+void ScheduleExecutor::begin_micro_batches(MicroBatches kind, bool announces) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   for (const auto& group : groups_) {
     group->gather().note_update();
-    group->gradients().begin_backward();
+    if (kind != MicroBatches::kEvaluated) group->gradients().begin_backward();
   }
   execute(schedule_.set_micro_batches(true));
   announcements_.begin_micro_batches(announces);
@@ -62,7 +62,8 @@ void ScheduleExecutor::end_micro_batches(bool have_failed) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   announcements_.end_micro_batches();
   for (const auto& group : groups_)
-    have_failed ? group->gradients().drop_gradients() : group->gradients().keep_gradients();
+    if (group->gradients().in_backward())  // not in an evaluation
+      have_failed ? group->gradients().drop_gradients() : group->gradients().keep_gradients();
   if (have_failed) {
     schedule_.abandon_backward();
     events_.clear();

@@ -41,10 +41,10 @@ class ScheduleExecutor {
   // Around forwards and backwards between two updates. Where parameters stay whole through all of these, they are on
   // their way now: nothing is exchanged before the end, so that an error of one rank leaves none waiting. Else each
   // gather has to be announced.
-  void begin_micro_batches(bool announces);
+  void begin_micro_batches(MicroBatches kind, bool announces);
   // GradientExchange::end_gathers().
   bool end_gathers();
-  // After an error the gradients of these are gone, and the model can be trained on.
+  // After an error of a step its gradients are gone, and the model can be trained on.
   void end_micro_batches(bool have_failed);
   // Throws after a backward that failed.
   void require_intact() const;

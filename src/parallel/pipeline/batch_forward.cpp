@@ -58,7 +58,8 @@ c10::IValue run_batch_forward(const BatchForward& forward, const c10::IValue& ba
     if (outputs.size() == sizes.size() && have_values(outputs)) joined = join_rows(outputs, rows, sizes);
     return {};
   };
-  StageRunner(forward_schedule(shape), forward.ranks, forward.device, forward.boundary_dtype).run(computation);
+  computation.leave = forward.leave;
+  StageRunner(forward_schedule(shape), forward.ranks, forward.device, forward.boundary_form).run(computation);
   return joined;
 }
 

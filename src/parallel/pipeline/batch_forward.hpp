@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "parallel/gradient_exchange.hpp"
-#include "parallel/pipeline/boundary_value.hpp"
 #include "parallel/pipeline/pipeline_schedule.hpp"
+#include "parallel/pipeline/split_boundary.hpp"
+#include "parallel/pipeline/stage_runner.hpp"
 
 namespace accel::parallel {
 
@@ -24,7 +25,9 @@ struct BatchForward {
   std::function<std::vector<int64_t>(int64_t rows)> sizes;
   // A stage of this rank. Not called behind a stage that returned None, which is passed on in place of its output.
   std::function<c10::IValue(int stage, const c10::IValue& input)> compute;
-  BoundaryDtype boundary_dtype = std::nullopt;  // of StageRunner
+  // These are the stage runner's.
+  BoundaryForm boundary_form = {};
+  decltype(PipelineComputation::leave) leave = nullptr;
 };
 
 // Collective. `batch` is that of the rank with the first stage; the others' are ignored. Returns the outputs, joined,

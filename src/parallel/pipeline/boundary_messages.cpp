@@ -56,12 +56,12 @@ BoundaryMessages SentValues::put(const c10::IValue& value) {
   std::string outline = outline_of(value), description;
   bool is_new = outline.empty() || outline != outline_;
   if (is_new) {
-    description = describe(value, dtype_);
+    description = describe(value, form_.dtype);
     is_new = description != description_;
   }
   std::vector<int64_t> bytes;
   for (at::Tensor& tensor : tensors) {
-    tensor = sent_form(tensor, dtype_);
+    tensor = form_.split.own_part(sent_form(tensor, form_.dtype), ranks_);
     bytes.push_back(static_cast<int64_t>(tensor.nbytes()));
   }
   if (is_new) latest_ = {latest_.version + 1, count_foreseen(bytes)};

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "parallel/pipeline/boundary_value.hpp"
+#include "parallel/pipeline/split_boundary.hpp"
 
 namespace accel::parallel {
 
@@ -41,8 +42,11 @@ using BoundaryMessages = std::vector<BoundaryMessage>;
 // The values from one stage to another, in their order.
 class SentValues {
  public:
-  // The receiver posts memory for as many values ahead, if that is more than 0.
-  SentValues(size_t posted_ahead, BoundaryDtype dtype) : posted_ahead_(posted_ahead), dtype_(dtype) { begin_step(); }
+  // The receiver posts memory for as many values ahead, if that is more than 0. As many `ranks` send parts of them.
+  SentValues(size_t posted_ahead, const BoundaryForm& form, int64_t ranks)
+      : posted_ahead_(posted_ahead), form_(form), ranks_(ranks) {
+    begin_step();
+  }
 
   void begin_step() { foreseen_.assign(posted_ahead_, latest_); }
   // Throws UNSUPPORTED for too many tensors; then it is not a value yet.
@@ -61,7 +65,8 @@ class SentValues {
   static BoundaryMessages announce(int64_t announcement, const Described& foreseen);
 
   const size_t posted_ahead_;
-  const BoundaryDtype dtype_;
+  const BoundaryForm& form_;
+  const int64_t ranks_;
   std::string outline_, description_;  // of the latest value
   Described latest_;
   std::deque<Described> foreseen_;  // by the receiver, the next value first

@@ -14,6 +14,8 @@
 namespace accel::parallel {
 namespace {
 
+constexpr int64_t kLeastSplitBytes = 512;  // below which another message costs more than the bytes
+
 void append_number(std::string& text, int64_t number) {
   text.append(reinterpret_cast<const char*>(&number), sizeof(number));
 }
@@ -64,6 +66,10 @@ at::Tensor sent_form(const at::Tensor& tensor, BoundaryDtype smaller) {
   return tensor.detach().to(sent_dtype(tensor, smaller)).contiguous();
 }
 
+int64_t sent_elements(int64_t elements, int64_t bytes, int64_t ranks) {
+  return ranks > 1 && bytes >= kLeastSplitBytes && elements % ranks == 0 ? elements / ranks : elements;
+}
+
 std::vector<at::Tensor> tensors_of(const c10::IValue& value) {
   std::vector<at::Tensor> tensors;
   tree::for_each_tensor(value, [&tensors](const at::Tensor& tensor) { tensors.push_back(tensor); });
@@ -84,7 +90,7 @@ std::string describe(const c10::IValue& value, BoundaryDtype smaller) {
                                              tree::new_list(std::move(gradients)), tree::new_list(std::move(dtypes))}));
 }
 
-ValueLayout::ValueLayout(std::string_view description) {
+ValueLayout::ValueLayout(std::string_view description, int64_t ranks) : ranks_(ranks) {
   const c10::IValue decoded = comm::decode_object(description);
   const auto parts = tree::sequence_items(decoded);
   structure_ = parts[0];
@@ -95,12 +101,24 @@ ValueLayout::ValueLayout(std::string_view description) {
   for (const c10::IValue& wanted : tree::sequence_items(parts[2])) wants_gradient_.push_back(wanted.toBool());
   for (const c10::IValue& dtype : tree::sequence_items(parts[3]))
     sent_dtypes_.push_back(static_cast<at::ScalarType>(dtype.toInt()));
-  for (size_t index = 0; index < sizes_.size(); index++)
-    sent_bytes_.push_back(c10::multiply_integers(sizes_[index]) *
-                          static_cast<int64_t>(c10::elementSize(sent_dtypes_[index])));
+  for (size_t index = 0; index < sizes_.size(); index++) {
+    const auto bytes = static_cast<int64_t>(c10::elementSize(sent_dtypes_[index]));
+    const int64_t elements = c10::multiply_integers(sizes_[index]);
+    sent_bytes_.push_back(sent_elements(elements, elements * bytes, ranks) * bytes);
+  }
 }
 
 std::vector<at::Tensor> ValueLayout::allocate(c10::Device device) const {
+  std::vector<at::Tensor> tensors = allocate_whole(device);
+  if (ranks_ == 1) return tensors;
+  for (at::Tensor& tensor : tensors) {
+    const int64_t elements = sent_elements(tensor.numel(), static_cast<int64_t>(tensor.nbytes()), ranks_);
+    if (elements < tensor.numel()) tensor = at::empty({elements}, tensor.options());
+  }
+  return tensors;
+}
+
+std::vector<at::Tensor> ValueLayout::allocate_whole(c10::Device device) const {
   std::vector<at::Tensor> tensors;
   tree::for_each_tensor(structure_, [&](const at::Tensor& like) {
     const size_t index = tensors.size();

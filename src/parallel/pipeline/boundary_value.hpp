@@ -26,6 +26,9 @@ BoundaryDtype read_boundary_dtype(const std::string& name);
 // The tensor as it is sent.
 at::Tensor sent_form(const at::Tensor& tensor, BoundaryDtype smaller);
 
+// The elements that a rank sends of a tensor which as many ranks have: all, if it is small or cannot be split evenly.
+int64_t sent_elements(int64_t elements, int64_t bytes, int64_t ranks);
+
 // The structure with all that is not a tensor, and of each tensor the dtype, that in which it is sent, the shape, and
 // whether its gradient is wanted.
 std::string describe(const c10::IValue& value, BoundaryDtype smaller);
@@ -36,12 +39,14 @@ std::string outline_of(const c10::IValue& value);
 
 class ValueLayout {
  public:
-  // Reads a description.
-  explicit ValueLayout(std::string_view description);
+  // Reads a description of a value of which as many ranks send parts.
+  explicit ValueLayout(std::string_view description, int64_t ranks = 1);
 
-  // The bytes of each tensor as it is sent, and memory for them.
+  // The bytes of each tensor as a rank sends it, and memory for them.
   const std::vector<int64_t>& sent_bytes() const { return sent_bytes_; }
   std::vector<at::Tensor> allocate(c10::Device device) const;
+  // Memory for the tensors of all ranks.
+  std::vector<at::Tensor> allocate_whole(c10::Device device) const;
   // The value with these tensors, which become leaves of a graph of their own where gradients are wanted.
   c10::IValue value_of(const std::vector<at::Tensor>& tensors) const;
 
@@ -50,6 +55,7 @@ class ValueLayout {
   std::vector<std::vector<int64_t>> sizes_;
   std::vector<at::ScalarType> sent_dtypes_;
   std::vector<int64_t> sent_bytes_;
+  const int64_t ranks_;
   std::vector<bool> wants_gradient_;
 };
 

@@ -111,7 +111,7 @@ Pipeline::Pipeline(const ParallelModel& model, ParallelModel& exchanging, const 
       ranks_(ranks),
       stages_(std::move(stages)),
       ties_(stages_.ties),
-      runner_(schedule, std::move(ranks), device, stages_.boundary_dtype),
+      runner_(schedule, std::move(ranks), device, stages_.boundary_form),
       device_(device) {}
 
 bool Pipeline::is_last_backward(const PipelineAction& action) const {
@@ -147,14 +147,34 @@ double Pipeline::train(const PipelineBatch& batch, const PipelineLoss& loss, dou
   ties_.begin_step();
   try {
     GradientExchange* const others = exchanging_.exchange();
-    const bool keeps_parameters = others == nullptr || others->begin_micro_batches(std::exchange(has_failed_, false));
+    const MicroBatches kind =
+        std::exchange(has_failed_, false) ? MicroBatches::kTrainedAfterFailure : MicroBatches::kTrained;
+    const bool keeps_parameters = others == nullptr || others->begin_micro_batches(kind);
     // What exchanges gradients during the last backward waits for all of them in that.
     const bool waits = !stages_.exchanges_at_end && others != nullptr;
     computation.defers_products = keeps_parameters && !waits;
   } catch (const std::exception&) {
     own.error = std::current_exception();  // of the stages of this rank, so that others do not wait for it
   }
-  double result = run(computation, exchanges);
+  // Shards are gathered in each step, also of one that does not exchange.
+  const bool agrees = stages_.exchanging != nullptr && (exchanges || exchanging_.parts() != nullptr);
+  GradientExchange* const beside = exchanges && !stages_.exchanges_at_end ? exchanging_.exchange() : nullptr;
+  double result = 0;
+  const auto actions = [&](const Leave& leave) {
+    computation.leave = leave;
+    result = runner_.run(computation);
+  };
+  const auto end_micro_batches = [this](bool have_failed) {
+    if (GradientExchange* const others = exchanging_.exchange()) others->end_micro_batches(have_failed);
+  };
+  try {
+    run(actions, agrees, beside);
+  } catch (const std::exception&) {
+    has_failed_ = agrees;
+    end_micro_batches(/*have_failed=*/true);
+    throw;
+  }
+  end_micro_batches(/*have_failed=*/false);
   if (!stages_.broadcasts_loss && !has_last_stage()) result = std::numeric_limits<double>::quiet_NaN();
   if (!exchanges) return result;
   GradientExchange* const exchange = exchanging_.exchange();
@@ -164,37 +184,23 @@ double Pipeline::train(const PipelineBatch& batch, const PipelineLoss& loss, dou
   return result;
 }
 
-double Pipeline::run(PipelineComputation& computation, bool exchanges) try {
-  std::exception_ptr followed;  // the end of another rank, which tells its error
-  computation.leave = [&](const std::exception_ptr& own) {
+void Pipeline::run(const std::function<void(const Leave& leave)>& actions, bool agrees, GradientExchange* beside) {
+  std::exception_ptr error, followed;  // the latter is of the end of another rank, which tells its error
+  const Leave leave = [&](const std::exception_ptr& own) {
     GradientExchange* const others = exchanging_.exchange();
     if (others == nullptr || !others->end_gathers()) return own;
     followed = own;
     return std::exception_ptr();
   };
-  // Shards are gathered in each step, also of one that does not exchange.
-  const bool agrees = stages_.exchanging != nullptr && (exchanges || exchanging_.parts() != nullptr);
-  GradientExchange* const exchange = exchanges ? exchanging_.exchange() : nullptr;
-  double result = 0;
-  std::exception_ptr error;
   try {
-    result = runner_.run(computation);
+    actions(leave);
   } catch (const std::exception&) {
     if (!agrees) throw;
     error = std::current_exception();
-    if (!stages_.exchanges_at_end && exchange != nullptr) end_exchange(*exchange);
+    if (beside != nullptr) end_exchange(*beside);
   }
-  if (agrees) {
-    has_failed_ = true;
-    agree_on_step(*stages_.exchanging, 0, error, "a step", "with the same stages and other rows");
-    has_failed_ = false;
-  }
+  if (agrees) agree_on_step(*stages_.exchanging, 0, error, "a step", "with the same stages and other rows");
   if (followed) std::rethrow_exception(followed);
-  if (GradientExchange* const others = exchanging_.exchange()) others->end_micro_batches(/*have_failed=*/false);
-  return result;
-} catch (const std::exception&) {
-  if (GradientExchange* const others = exchanging_.exchange()) others->end_micro_batches(/*have_failed=*/true);
-  throw;
 }
 
 int64_t Pipeline::of_last_stage(int64_t number) {
@@ -204,13 +210,39 @@ int64_t Pipeline::of_last_stage(int64_t number) {
   return sent.item<int64_t>();
 }
 
+c10::IValue Pipeline::forward_all(const c10::IValue& inputs) {
+  GradientExchange* const others = exchanging_.parts() != nullptr ? exchanging_.exchange() : nullptr;
+  std::exception_ptr refused;
+  try {
+    if (others != nullptr) others->begin_micro_batches(MicroBatches::kEvaluated);
+  } catch (const std::exception&) {
+    refused = std::current_exception();  // as in a step
+  }
+  BatchForward forward{ranks_, device_, shape(), [](const c10::IValue& batch) { return count_rows(batch, "inputs"); },
+                       // Ranks with the same stages call them as often, however many rows they have.
+                       [this](int64_t rows) { return even_sizes(rows, shape().micro_batches); },
+                       [&](int stage, const c10::IValue& input) {
+                         if (refused) std::rethrow_exception(refused);
+                         return stages_.compute(stage, input);
+                       },
+                       stages_.boundary_form};
+  c10::IValue output;
+  const auto actions = [&](const Leave& leave) {
+    forward.leave = leave;
+    output = run_batch_forward(forward, inputs);
+  };
+  try {
+    run(actions, /*agrees=*/others != nullptr && stages_.exchanging != nullptr, /*beside=*/nullptr);
+  } catch (const std::exception&) {
+    if (others != nullptr) others->end_micro_batches(/*have_failed=*/true);
+    throw;
+  }
+  if (others != nullptr) others->end_micro_batches(/*have_failed=*/false);
+  return output;
+}
+
 c10::IValue Pipeline::evaluate(const c10::IValue& inputs, bool on_all_ranks) {
-  // Ranks with the same stages call them as often, however many rows they have.
-  c10::IValue output =
-      run_batch_forward({ranks_, device_, shape(), [](const c10::IValue& batch) { return count_rows(batch, "inputs"); },
-                         [this](int64_t rows) { return even_sizes(rows, shape().micro_batches); }, stages_.compute,
-                         stages_.boundary_dtype},
-                        inputs);
+  c10::IValue output = forward_all(inputs);
   const bool is_sent = on_all_ranks && ranks_->size() > 1;
   if (!is_sent) return output;
   std::string message;

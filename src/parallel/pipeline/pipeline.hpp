@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "parallel/parallel_model.hpp"
-#include "parallel/pipeline/boundary_value.hpp"
 #include "parallel/pipeline/pipeline_schedule.hpp"
+#include "parallel/pipeline/split_boundary.hpp"
 #include "parallel/pipeline/stage_runner.hpp"
 #include "parallel/pipeline/tied_stages.hpp"
 #include "parallel/stage_pipeline.hpp"
@@ -26,7 +26,7 @@ struct PipelineStages {
   std::string description;
   // Gradients are exchanged behind the backwards instead of beside the last one.
   bool exchanges_at_end = false;
-  BoundaryDtype boundary_dtype = std::nullopt;
+  BoundaryForm boundary_form = {};
   // The ranks that exchange gradients, which throw the error of one that fails; null: there are no others.
   CommunicatorPtr exchanging = nullptr;
   bool broadcasts_loss = true;  // to ranks without the last stage
@@ -54,8 +54,13 @@ class Pipeline final : public StagePipeline {
  private:
   const PipelineShape& shape() const { return runner_.schedule().shape; }
   int last_rank() const { return shape().rank_of(shape().stages() - 1); }
-  // The actions of a step, at whose end all ranks that exchange gradients know whether it has failed.
-  double run(PipelineComputation& computation, bool exchanges);
+  using Leave = decltype(PipelineComputation::leave);
+
+  // Runs the actions of a step. With `agrees` all ranks that exchange gradients know at its end whether it has failed;
+  // `beside` exchanges them during its last backward, or is null.
+  void run(const std::function<void(const Leave& leave)>& actions, bool agrees, GradientExchange* beside);
+  // Runs forwards alone, in each of which parameters may be gathered with other ranks.
+  c10::IValue forward_all(const c10::IValue& inputs);
   // The backward of this rank behind which no other one comes.
   bool is_last_backward(const PipelineAction& action) const;
 

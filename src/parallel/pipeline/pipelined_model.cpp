@@ -65,7 +65,7 @@ PipelineStages stages_of(const nn::Module& module, const ParallelModelPtr& inner
           state_of(module, plan),
           describe_stages(plan.cut, shape),
           is_at_end,
-          plan.boundary_dtype,
+          plan.boundary_form,
           gradient->size() > 1 ? gradient : nullptr,
           plan.broadcasts_loss};
 }

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "parallel/parallel_model.hpp"
-#include "parallel/pipeline/boundary_value.hpp"
 #include "parallel/pipeline/cut/model_chain.hpp"
 #include "parallel/pipeline/pipeline.hpp"
 #include "parallel/pipeline/pipeline_schedule.hpp"
+#include "parallel/pipeline/split_boundary.hpp"
 
 namespace accel::parallel {
 
@@ -35,7 +35,7 @@ struct StagePlan {
   std::vector<TiedCopy> ties;
   std::vector<WholeTensor> state;  // of the whole model, in its order
   bool gathers_output = false, broadcasts_loss = true;
-  BoundaryDtype boundary_dtype = std::nullopt;
+  BoundaryForm boundary_form = {};
 };
 
 // Says of the parameters of a cut model that ranks along the axis pipeline have others. Behind split_layers().

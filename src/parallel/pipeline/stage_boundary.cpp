@@ -37,11 +37,11 @@ std::string_view text_in(const at::Tensor& bytes) {
 
 }  // namespace
 
-StageBoundary::StageBoundary(const PipelineShape& shape, CommunicatorPtr ranks, c10::Device device, BoundaryDtype dtype)
+StageBoundary::StageBoundary(const PipelineShape& shape, CommunicatorPtr ranks, c10::Device device, BoundaryForm form)
     : shape_(shape),
       ranks_(std::move(ranks)),
       device_(device),
-      dtype_(dtype),
+      form_(std::move(form)),
       posts_memory_ahead_(device.is_cpu() && comm::takes_shorter_messages(*ranks_, device.type())),
       posted_ahead_(posts_memory_ahead_ ? kMemoryPostedAhead : static_cast<size_t>(shape.ranks) + 1) {
   static_assert(2 * kMostStageBatches * static_cast<int64_t>(kBoundarySlots) <= std::numeric_limits<int>::max());
@@ -133,7 +133,8 @@ bool StageBoundary::advance(Incoming& incoming) {
   const c10::IValue received = incoming.work->result();
   LayoutPtr& latest = received_[incoming.channel].latest;
   if (incoming.state == Incoming::State::kDescription) {
-    latest = std::make_shared<const ValueLayout>(text_in(incoming.message));
+    latest = std::make_shared<const ValueLayout>(text_in(incoming.message),
+                                                 form_.split.ranks(shape_, incoming.edge.from, incoming.edge.to));
     receive_tensors(incoming);
     return true;
   }
@@ -198,11 +199,16 @@ std::optional<c10::IValue> StageBoundary::receive(const StageEdge& edge) {
     work->result();
   }
   if (incoming.state == Incoming::State::kFailed) return std::nullopt;
-  return incoming.layout->value_of(incoming.tensors);
+  if (form_.split.ranks(shape_, edge.from, edge.to) == 1) return incoming.layout->value_of(incoming.tensors);
+  std::vector<at::Tensor> whole = incoming.layout->allocate_whole(device_);
+  form_.split.gather(incoming.tensors, whole);
+  return incoming.layout->value_of(whole);
 }
 
 SentValues& StageBoundary::sent_values(const StageEdge& edge) {
-  return sent_.try_emplace(channel_of(edge), posts_memory_ahead_ ? posted_ahead_ : 0, dtype_).first->second;
+  const size_t posted = posts_memory_ahead_ ? posted_ahead_ : 0;
+  return sent_.try_emplace(channel_of(edge), posted, form_, form_.split.ranks(shape_, edge.from, edge.to))
+      .first->second;
 }
 
 void StageBoundary::post_send(const StageEdge& edge, const BoundaryMessages& messages) {

@@ -19,6 +19,7 @@
 #include "parallel/pipeline/boundary_messages.hpp"
 #include "parallel/pipeline/boundary_value.hpp"
 #include "parallel/pipeline/pipeline_schedule.hpp"
+#include "parallel/pipeline/split_boundary.hpp"
 
 namespace accel::comm {
 class Work;
@@ -35,9 +36,8 @@ struct StageEdge {
 class StageBoundary {
  public:
   // `ranks` are those of the pipeline, by their order in the chain, and nobody else sends messages in this group. What
-  // goes to other ranks goes in `dtype`, if it is larger.
-  StageBoundary(const PipelineShape& shape, CommunicatorPtr ranks, c10::Device device,
-                BoundaryDtype dtype = std::nullopt);
+  // goes to other ranks has this form.
+  StageBoundary(const PipelineShape& shape, CommunicatorPtr ranks, c10::Device device, BoundaryForm form = {});
 
   // Posts the first receives of a step for the actions of this rank. A receive has the deadline of the group from then
   // on; those of each neighbour are posted for as many values ahead as there are ranks, and one more.
@@ -48,7 +48,7 @@ class StageBoundary {
   // The value must not change before it has been sent, at the end of the step at the latest.
   void send(const StageEdge& edge, const c10::IValue& value);
   void send_failure(const StageEdge& edge);
-  // Waits for the value. Nothing: the sender failed.
+  // Waits for the value, and gathers it if it was split. Nothing: the sender failed.
   std::optional<c10::IValue> receive(const StageEdge& edge);
   // Waits until all values have been sent.
   void end_step();
@@ -95,7 +95,7 @@ class StageBoundary {
   const PipelineShape shape_;
   const CommunicatorPtr ranks_;
   const c10::Device device_;
-  const BoundaryDtype dtype_;
+  const BoundaryForm form_;
   const bool posts_memory_ahead_;
   const size_t posted_ahead_;  // values of a channel
   std::map<Channel, SentValues> sent_;

@@ -1,6 +1,8 @@
 // Plans the stages of a model: its chain is cut, and this rank keeps its parts.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 
 #include <algorithm>
 #include <exception>
@@ -14,6 +16,7 @@
 #include "base/error.hpp"
 #include "comm/communicator.hpp"
 #include "comm/group.hpp"
+#include "config/generated/settings/parallelism/tensor_parallel.hpp"
 #include "config/generated/settings/pipeline/pipeline.hpp"
 #include "config/generated/settings/prepare/prepare_model.hpp"
 #include "nn/module_walks.hpp"
@@ -134,6 +137,22 @@ PipelineSchedule choose(nn::Module& model, const nn::ModuleChain& chain, const P
   return choose_schedule(request, [&costs](int stages) { return costs.of(stages); });
 }
 
+// A plan of the family leaves values whole between the parts of a chain; rules may leave them split. Collective among
+// the ranks along pipeline and tensor.
+SplitBoundary split_boundary_of(const nn::Module& module, const StageRanks& stage_ranks, const CommunicatorPtr& tensor,
+                                const PrepareModelSettings& preparation) {
+  const TensorParallelSettings& layers = preparation.tensor_parallel;
+  if (stage_ranks.of_all_stages == nullptr || layers.plan.value != "auto" || layers.sequence_parallel ||
+      nn::placements(module).have_axis("tensor"))
+    return {};
+  comm::Communicator& ranks = *stage_ranks.of_all_stages;
+  const auto integers = at::TensorOptions().dtype(at::kLong).device(ranks.device());
+  at::Tensor hosts = at::empty({ranks.size()}, integers);
+  ranks.all_gather(at::full({1}, stage_ranks.host, integers), hosts);
+  hosts = hosts.cpu();
+  return {tensor, {hosts.const_data_ptr<int64_t>(), static_cast<size_t>(hosts.numel())}};
+}
+
 }  // namespace
 
 // All pipelines are cut by the costs of the first one.
@@ -152,11 +171,12 @@ StagePlanPtr cut_into_stages(nn::Module& module, const StageRanks& stage_ranks, 
     require_plan(module, ranks, preparation);
     plan->chain = require_chain(module);
     require_frozen_beside_parts(module, plan->chain);
-    plan->boundary_dtype = read_boundary_dtype(settings.boundary_dtype);
+    plan->boundary_form.dtype = read_boundary_dtype(settings.boundary_dtype);
   } catch (const std::exception&) {
     refusal = std::current_exception();
   }
   agree_on_cut(module, plan->chain, preparation, refusal, *stage_ranks.all);
+  plan->boundary_form.split = split_boundary_of(module, stage_ranks, ranks.tensor, preparation);
   plan->schedule = choose(module, plan->chain, settings, sample, stage_ranks, defers_products);
   const PipelineShape& shape = plan->schedule.shape;
   plan->cut =
@@ -201,7 +221,7 @@ StagePipelinePtr single_stage(ParallelModel& model, const PrepareModelSettings& 
                         "one stage: the model is not cut, because pipeline_parallel_size is 1\n",
                         // The graph of the last micro-batch tells nothing of the others.
                         settings.ddp.find_unused_parameters || settings.ddp.static_graph || model.parts() != nullptr,
-                        /*boundary_dtype=*/std::nullopt,
+                        /*boundary_form=*/{},
                         gradient->size() > 1 ? gradient : nullptr};
   return std::make_shared<Pipeline>(model, model, choose_schedule(request, nullptr), alone, device, std::move(stages));
 }

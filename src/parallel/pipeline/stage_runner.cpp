@@ -35,10 +35,10 @@ c10::IValue list_of(const std::vector<at::Tensor>& tensors) { return tree::new_l
 }  // namespace
 
 StageRunner::StageRunner(PipelineSchedule schedule, CommunicatorPtr ranks, c10::Device device,
-                         BoundaryDtype boundary_dtype)
+                         BoundaryForm boundary_form)
     : schedule_(std::move(schedule)),
       ranks_(ranks),
-      boundary_(schedule_.shape, std::move(ranks), device, boundary_dtype) {
+      boundary_(schedule_.shape, std::move(ranks), device, std::move(boundary_form)) {
   require(ranks_->size() == schedule_.shape.ranks, Status::kInvalidArgument, "the pipeline schedule is for ",
           schedule_.shape.ranks, " ranks, and the group has ", ranks_->size());
   const PipelineActions& actions = schedule_.ranks[static_cast<size_t>(ranks_->rank())];

@@ -49,8 +49,7 @@ struct PipelineComputation {
 
 class StageRunner {
  public:
-  StageRunner(PipelineSchedule schedule, CommunicatorPtr ranks, c10::Device device,
-              BoundaryDtype boundary_dtype = std::nullopt);
+  StageRunner(PipelineSchedule schedule, CommunicatorPtr ranks, c10::Device device, BoundaryForm boundary_form = {});
 
   // Collective. Adds to the gradients of this rank's parameters, and returns the sum of the weighted losses, the same
   // on all ranks; 0 for a schedule without backwards.

@@ -91,7 +91,7 @@ SplitRule read_rule(const std::string& text) {
 
 // Plans by the kind of a module, with paths from that module.
 struct KindPlan {
-  const char* kind;
+  const char* kinds;  // with commas between them
   const char* rules;
   const char* between;  // rules of what is between split layers, where sequences are split
 };
@@ -102,13 +102,24 @@ constexpr KindPlan kKindPlans[] = {
      "wte embedding_rowwise",
      "h.*.ln_1 sequence_parallel; h.*.ln_2 sequence_parallel; ln_f sequence_parallel; wpe split_output"},
     {"GPT2LMHeadModel", "lm_head colwise_gather_output", ""},
-    {"LlamaModel",
+    {"LlamaModel,MistralModel,Qwen2Model,Gemma2Model",
      "layers.*.self_attn.q_proj colwise; layers.*.self_attn.k_proj colwise; layers.*.self_attn.v_proj colwise; "
      "layers.*.self_attn.o_proj rowwise; layers.*.mlp.gate_proj colwise; layers.*.mlp.up_proj colwise; "
      "layers.*.mlp.down_proj rowwise; embed_tokens embedding_rowwise",
      "layers.*.input_layernorm sequence_parallel; layers.*.post_attention_layernorm sequence_parallel; "
+     "layers.*.pre_feedforward_layernorm sequence_parallel; layers.*.post_feedforward_layernorm sequence_parallel; "
      "norm sequence_parallel"},
-    {"LlamaForCausalLM", "lm_head colwise_gather_output", ""},
+    {"LlamaForCausalLM,MistralForCausalLM,Qwen2ForCausalLM,Gemma2ForCausalLM", "lm_head colwise_gather_output", ""},
+    {"BertModel,RobertaModel",
+     "encoder.layer.*.attention.self.query colwise; encoder.layer.*.attention.self.key colwise; "
+     "encoder.layer.*.attention.self.value colwise; encoder.layer.*.attention.output.dense rowwise; "
+     "encoder.layer.*.intermediate.dense colwise; encoder.layer.*.output.dense rowwise",
+     ""},
+    {"DistilBertModel",
+     "transformer.layer.*.attention.q_lin colwise; transformer.layer.*.attention.k_lin colwise; "
+     "transformer.layer.*.attention.v_lin colwise; transformer.layer.*.attention.out_lin rowwise; "
+     "transformer.layer.*.ffn.lin1 colwise; transformer.layer.*.ffn.lin2 rowwise",
+     ""},
 };
 
 }  // namespace
@@ -144,7 +155,8 @@ std::vector<SplitRule> find_plan(const nn::Module& model, bool sequence_parallel
   for (const auto& [path, module] : nn::named_modules(model)) {
     if (dynamic_cast<const nn::CallbackModule*>(module) != nullptr) continue;  // a program's class may have such a name
     for (const KindPlan& known : kKindPlans) {
-      if (module->kind() != known.kind) continue;
+      const auto kinds = split_text(known.kinds);
+      if (std::find(kinds.begin(), kinds.end(), module->kind()) == kinds.end()) continue;
       for (SplitRule& rule :
            read_plan(sequence_parallel ? std::string(known.rules) + ";" + known.between : known.rules)) {
         if (!path.empty()) rule.pattern = path + "." + rule.pattern;

@@ -69,6 +69,20 @@ SAME(place_of_accel_backward_options_t_retain_graph, offsetof(accel_backward_opt
 SAME(place_of_accel_backward_options_t_create_graph, offsetof(accel_backward_options_t, create_graph) == 12 && sizeof(((accel_backward_options_t *)0)->create_graph) == 4);
 SAME(place_of_accel_backward_options_t_inputs, offsetof(accel_backward_options_t, inputs) == 16 && sizeof(((accel_backward_options_t *)0)->inputs) == 8);
 SAME(place_of_accel_backward_options_t_gradient, offsetof(accel_backward_options_t, gradient) == 24 && sizeof(((accel_backward_options_t *)0)->gradient) == 8);
+SAME(size_of_accel_torchscript_options_t, sizeof(accel_torchscript_options_t) == 24);
+SAME(place_of_accel_torchscript_options_t_struct_size, offsetof(accel_torchscript_options_t, struct_size) == 0 && sizeof(((accel_torchscript_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_torchscript_options_t_device, offsetof(accel_torchscript_options_t, device) == 8 && sizeof(((accel_torchscript_options_t *)0)->device) == 8);
+SAME(place_of_accel_torchscript_options_t_optimize_for_inference, offsetof(accel_torchscript_options_t, optimize_for_inference) == 16 && sizeof(((accel_torchscript_options_t *)0)->optimize_for_inference) == 4);
+SAME(place_of_accel_torchscript_options_t_reserved, offsetof(accel_torchscript_options_t, reserved) == 20 && sizeof(((accel_torchscript_options_t *)0)->reserved) == 4);
+SAME(size_of_accel_package_options_t, sizeof(accel_package_options_t) == 32);
+SAME(place_of_accel_package_options_t_struct_size, offsetof(accel_package_options_t, struct_size) == 0 && sizeof(((accel_package_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_package_options_t_model_name, offsetof(accel_package_options_t, model_name) == 8 && sizeof(((accel_package_options_t *)0)->model_name) == 8);
+SAME(place_of_accel_package_options_t_device, offsetof(accel_package_options_t, device) == 16 && sizeof(((accel_package_options_t *)0)->device) == 8);
+SAME(place_of_accel_package_options_t_concurrent_calls, offsetof(accel_package_options_t, concurrent_calls) == 24 && sizeof(((accel_package_options_t *)0)->concurrent_calls) == 8);
+SAME(size_of_accel_sentence_embedding_options_t, sizeof(accel_sentence_embedding_options_t) == 16);
+SAME(place_of_accel_sentence_embedding_options_t_struct_size, offsetof(accel_sentence_embedding_options_t, struct_size) == 0 && sizeof(((accel_sentence_embedding_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_sentence_embedding_options_t_pooling, offsetof(accel_sentence_embedding_options_t, pooling) == 8 && sizeof(((accel_sentence_embedding_options_t *)0)->pooling) == 4);
+SAME(place_of_accel_sentence_embedding_options_t_normalize, offsetof(accel_sentence_embedding_options_t, normalize) == 12 && sizeof(((accel_sentence_embedding_options_t *)0)->normalize) == 4);
 SAME(size_of_accel_activation_checkpointing_options_t, sizeof(accel_activation_checkpointing_options_t) == 48);
 SAME(place_of_accel_activation_checkpointing_options_t_struct_size, offsetof(accel_activation_checkpointing_options_t, struct_size) == 0 && sizeof(((accel_activation_checkpointing_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_activation_checkpointing_options_t_recompute, offsetof(accel_activation_checkpointing_options_t, recompute) == 8 && sizeof(((accel_activation_checkpointing_options_t *)0)->recompute) == 4);
@@ -79,6 +93,19 @@ SAME(place_of_accel_activation_checkpointing_options_t_early_stop, offsetof(acce
 SAME(place_of_accel_activation_checkpointing_options_t_reserved, offsetof(accel_activation_checkpointing_options_t, reserved) == 28 && sizeof(((accel_activation_checkpointing_options_t *)0)->reserved) == 4);
 SAME(place_of_accel_activation_checkpointing_options_t_class_names, offsetof(accel_activation_checkpointing_options_t, class_names) == 32 && sizeof(((accel_activation_checkpointing_options_t *)0)->class_names) == 8);
 SAME(place_of_accel_activation_checkpointing_options_t_modules, offsetof(accel_activation_checkpointing_options_t, modules) == 40 && sizeof(((accel_activation_checkpointing_options_t *)0)->modules) == 8);
+SAME(size_of_accel_generate_options_t, sizeof(accel_generate_options_t) == 88);
+SAME(place_of_accel_generate_options_t_struct_size, offsetof(accel_generate_options_t, struct_size) == 0 && sizeof(((accel_generate_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_generate_options_t_max_new_tokens, offsetof(accel_generate_options_t, max_new_tokens) == 8 && sizeof(((accel_generate_options_t *)0)->max_new_tokens) == 8);
+SAME(place_of_accel_generate_options_t_sample, offsetof(accel_generate_options_t, sample) == 16 && sizeof(((accel_generate_options_t *)0)->sample) == 4);
+SAME(place_of_accel_generate_options_t_reserved, offsetof(accel_generate_options_t, reserved) == 20 && sizeof(((accel_generate_options_t *)0)->reserved) == 4);
+SAME(place_of_accel_generate_options_t_temperature, offsetof(accel_generate_options_t, temperature) == 24 && sizeof(((accel_generate_options_t *)0)->temperature) == 8);
+SAME(place_of_accel_generate_options_t_top_k, offsetof(accel_generate_options_t, top_k) == 32 && sizeof(((accel_generate_options_t *)0)->top_k) == 8);
+SAME(place_of_accel_generate_options_t_top_p, offsetof(accel_generate_options_t, top_p) == 40 && sizeof(((accel_generate_options_t *)0)->top_p) == 8);
+SAME(place_of_accel_generate_options_t_min_p, offsetof(accel_generate_options_t, min_p) == 48 && sizeof(((accel_generate_options_t *)0)->min_p) == 8);
+SAME(place_of_accel_generate_options_t_repetition_penalty, offsetof(accel_generate_options_t, repetition_penalty) == 56 && sizeof(((accel_generate_options_t *)0)->repetition_penalty) == 8);
+SAME(place_of_accel_generate_options_t_seed, offsetof(accel_generate_options_t, seed) == 64 && sizeof(((accel_generate_options_t *)0)->seed) == 8);
+SAME(place_of_accel_generate_options_t_pad_token, offsetof(accel_generate_options_t, pad_token) == 72 && sizeof(((accel_generate_options_t *)0)->pad_token) == 8);
+SAME(place_of_accel_generate_options_t_stop_tokens, offsetof(accel_generate_options_t, stop_tokens) == 80 && sizeof(((accel_generate_options_t *)0)->stop_tokens) == 8);
 SAME(size_of_accel_adam_options_t, sizeof(accel_adam_options_t) == 56);
 SAME(place_of_accel_adam_options_t_struct_size, offsetof(accel_adam_options_t, struct_size) == 0 && sizeof(((accel_adam_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_adam_options_t_lr, offsetof(accel_adam_options_t, lr) == 8 && sizeof(((accel_adam_options_t *)0)->lr) == 8);
@@ -760,6 +787,10 @@ SAME(value_of_ACCEL_HOOK_FORWARD_PRE, ACCEL_HOOK_FORWARD_PRE == 0);
 SAME(value_of_ACCEL_HOOK_FORWARD, ACCEL_HOOK_FORWARD == 1);
 SAME(value_of_ACCEL_HOOK_BACKWARD_PRE, ACCEL_HOOK_BACKWARD_PRE == 2);
 SAME(value_of_ACCEL_HOOK_BACKWARD, ACCEL_HOOK_BACKWARD == 3);
+SAME(value_of_ACCEL_SENTENCE_POOLING_MEAN, ACCEL_SENTENCE_POOLING_MEAN == 1);
+SAME(value_of_ACCEL_SENTENCE_POOLING_FIRST, ACCEL_SENTENCE_POOLING_FIRST == 2);
+SAME(value_of_ACCEL_SENTENCE_POOLING_LAST, ACCEL_SENTENCE_POOLING_LAST == 3);
+SAME(value_of_ACCEL_SENTENCE_POOLING_MAX, ACCEL_SENTENCE_POOLING_MAX == 4);
 SAME(value_of_ACCEL_RECOMPUTE_NOTHING, ACCEL_RECOMPUTE_NOTHING == 0);
 SAME(value_of_ACCEL_RECOMPUTE_ALL, ACCEL_RECOMPUTE_ALL == 1);
 SAME(value_of_ACCEL_RECOMPUTE_KEEP_MATMULS, ACCEL_RECOMPUTE_KEEP_MATMULS == 2);
@@ -880,12 +911,48 @@ static void test_accel_backward_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_torchscript_options_t(void **state) {
+  static const accel_torchscript_options_t expected = ACCEL_TORCHSCRIPT_OPTIONS_INIT;
+  accel_torchscript_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_TORCHSCRIPT, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_package_options_t(void **state) {
+  static const accel_package_options_t expected = ACCEL_PACKAGE_OPTIONS_INIT;
+  accel_package_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_PACKAGE, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_sentence_embedding_options_t(void **state) {
+  static const accel_sentence_embedding_options_t expected = ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT;
+  accel_sentence_embedding_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_SENTENCE_EMBEDDING, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_activation_checkpointing_options_t(void **state) {
   static const accel_activation_checkpointing_options_t expected = ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT;
   accel_activation_checkpointing_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
   assert_int_equal(accel_options_init(ACCEL_OPTIONS_ACTIVATION_CHECKPOINTING, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_generate_options_t(void **state) {
+  static const accel_generate_options_t expected = ACCEL_GENERATE_OPTIONS_INIT;
+  accel_generate_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_GENERATE, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1434,7 +1501,11 @@ int main(void) {
       cmocka_unit_test(test_accel_state_options_t),
       cmocka_unit_test(test_accel_gradient_accumulation_options_t),
       cmocka_unit_test(test_accel_backward_options_t),
+      cmocka_unit_test(test_accel_torchscript_options_t),
+      cmocka_unit_test(test_accel_package_options_t),
+      cmocka_unit_test(test_accel_sentence_embedding_options_t),
       cmocka_unit_test(test_accel_activation_checkpointing_options_t),
+      cmocka_unit_test(test_accel_generate_options_t),
       cmocka_unit_test(test_accel_adam_options_t),
       cmocka_unit_test(test_accel_sgd_options_t),
       cmocka_unit_test(test_accel_adagrad_options_t),

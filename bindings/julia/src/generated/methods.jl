@@ -7,6 +7,7 @@ const CHOICES = (
     scheduler_steps = (per_batch = 0, per_update = 1,),
     cpu_kernels = (auto = 0, default = 1, onednn = 2,),
     cpu_memory = (auto = 0, default = 1, cached = 2,),
+    sentence_pooling = (mean = 1, first = 2, last = 3, max = 4,),
     recompute = (nothing = 0, all = 1, keep_matmuls = 2,),
     muon_adjust = (original = 0, match_rms_adamw = 1,),
     update_precision = (as_stored = 0, master_weights = 1, stochastic_rounding = 2,),
@@ -41,6 +42,7 @@ const CHOICES = (
 )
 choices(::Type) = NamedTuple()
 choices(::Type{LibAccel.accel_state_options_t}) = (mixed_precision = CHOICES.precision, scheduler_steps = CHOICES.scheduler_steps, cpu_kernels = CHOICES.cpu_kernels, cpu_memory = CHOICES.cpu_memory,)
+choices(::Type{LibAccel.accel_sentence_embedding_options_t}) = (pooling = CHOICES.sentence_pooling,)
 choices(::Type{LibAccel.accel_activation_checkpointing_options_t}) = (recompute = CHOICES.recompute,)
 choices(::Type{LibAccel.accel_muon_options_t}) = (adjust_lr_fn = CHOICES.muon_adjust,)
 choices(::Type{LibAccel.accel_one_cycle_options_t}) = (anneal_strategy = CHOICES.anneal_strategy,)
@@ -976,17 +978,59 @@ Pipeline(parts::Model...) =
 """
     from_config(config)
 
-A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: \"gpt2\" and
-\"llama\". Inputs: token ids int64 [batch, length]. Output: logits [batch, length, vocabulary]. The model also takes
+A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: decoders,
+which are \"gemma2\", \"gemma3_text\", \"gpt2\", \"llama\", \"mistral\", \"olmo2\", \"phi3\", \"qwen2\" and \"qwen3\", and encoders.
+Decoders take token ids int64 [batch, length] and give logits [batch, length, vocabulary]. They also take
 \"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning,
 afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value]
 for each layer, each [batch, key heads, length, head size]. What a call returned can be continued several times, and may
-have memory behind it, so that tokens of a later call are not copied.
+have memory behind it, so that tokens of a later call are not copied. All but \"gpt2\" also take \"attention_mask\" [batch,
+earlier length + length] (1: a token, 0: padding) and \"position_ids\" [batch, length]. Encoders, which are \"bert\",
+\"distilbert\" and \"roberta\", take \"input_ids\", \"attention_mask\" (1: a token, 0: padding; all are tokens by default),
+\"token_type_ids\" and \"position_ids\", each [batch, length]. `architectures` of the configuration says what they give: a
+\"BertModel\" [hidden states [batch, length, hidden size], pooled [batch, hidden size]], a \"DistilBertModel\" the hidden
+states; a \"BertForMaskedLM\" scores of the vocabulary for each token; \"BertForSequenceClassification\" scores of classes
+for each sequence, \"BertForTokenClassification\" for each token; and \"BertForQuestionAnswering\" [scores of the first
+token of the answer, of the last one]. Names of parameters are those of transformers.
 
 - `config`: The path of a config.json, or the JSON text itself.
 """
 from_config(config::AbstractString) =
     made(Model, out -> LibAccel.accel_module_from_config(string(config), out))
+
+"""
+    generate(on_tokens, model, input_ids; attention_mask = nothing, options...)
+
+Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens
+are kept between the steps.
+
+- `max_new_tokens`: The most tokens that a sequence gets. In [1, inf). Default 20
+- `sample`: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0
+- `temperature`: Scores are divided by it. In (0, inf). Default 1
+- `top_k`: Only so many most likely tokens; 0: all. In [0, inf). Default 0
+- `top_p`: Only the most likely tokens that have this probability together (Holtzman et al., \"The Curious Case of Neural Text Degeneration\", 2020). In (0, 1]. Default 1
+- `min_p`: Only tokens with this part of the probability of the most likely one (Nguyen et al., \"Turning Up the Heat\", 2024). In [0, 1]. Default 0
+- `repetition_penalty`: Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1
+- `seed`: The seed of the draws. In [0, inf). Default: the default generator of the device goes on
+- `pad_token`: Stands behind the end of a sequence. In [0, inf). Default 0
+- `stop_tokens`: A list of INT: tokens that end a sequence. Default: none
+
+Gives: A map: \"tokens\" int64 [batch, length + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
+"""
+generate(on_tokens::Union{Function,Nothing}, model::Model, input_ids::Tensor; attention_mask::Union{Tensor,Nothing} = nothing, options...) =
+    result(out -> with_options(given -> LibAccel.accel_module_generate(model, input_ids, something(attention_mask, C_NULL), given, on_tokens === nothing ? C_NULL : generated_callback(), on_tokens === nothing ? C_NULL : keep(on_tokens, model), on_tokens === nothing ? C_NULL : destroy(), out), LibAccel.accel_generate_options_t; options...))::Map
+
+"""
+    SentenceEmbedding(encoder; options...)
+
+An encoder whose hidden states become one vector for each sequence. It takes the encoder's inputs and gives [batch,
+hidden size]; padding does not count.
+
+- `pooling`: Default MEAN
+- `normalize`: 1: vectors have the length 1. Default 1
+"""
+SentenceEmbedding(encoder::Model; options...) =
+    made(Model, out -> with_options(given -> LibAccel.accel_module_sentence_embedding(encoder, given, out), LibAccel.accel_sentence_embedding_options_t; options...))
 
 """
     init_empty_weights(; include_buffers = nothing) do ... end
@@ -1014,14 +1058,36 @@ init_on_device(body::Function, device; include_buffers = nothing) =
     scoped(body, out -> LibAccel.accel_init_on_device_begin(Ref(as_device(device)), something(include_buffers, LibAccel.ACCEL_UNSET), out))
 
 """
-    load_torchscript(path)
+    load_torchscript(path; options...)
 
 A model that Python saved with torch.jit.
 
 - `path`: The file.
+- `device`: Its name, with or without an index. Default: \"cpu\"
+- `optimize_for_inference`: 1: freezes the model (weights become constants of its code) and rewrites the code for evaluation. It has no parameters then, its state dict is empty, accel_module_train() is UNSUPPORTED, and it stays on its device. Default 0
 """
-load_torchscript(path::AbstractString) =
-    made(Model, out -> LibAccel.accel_module_load_torchscript(string(path), out))
+load_torchscript(path::AbstractString; options...) =
+    made(Model, out -> with_options(given -> LibAccel.accel_module_load_torchscript(string(path), given, out), LibAccel.accel_torchscript_options_t; options...))
+
+"""
+    from_package(path; options...)
+
+A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and
+torch._inductor.aoti_compile_and_package() make it. It needs no Python and no compiler. A package is a program: load
+only what you trust. What it says of its LibTorch, processor and device is read before its code is loaded. The module
+takes and returns what the model did: tensors, lists and maps. Inputs are checked before each call: by what `accel
+compile` wrote into the package, or else by the code itself. Dimensions that were compiled as dynamic ones may have any
+size in their range; numbers and texts are fixed. Results have no gradient history. The parameters and buffers are in a
+tree with the names of the model; loading a state dict, or moving them to other memory, changes what the next call
+computes with. Their dtypes, shapes and device are those of the code.
+
+- `path`: The file.
+- `model_name`: The model, of a package with several. Default: its only one
+- `device`: Its name, with or without an index, of the kind that the package was made for. Default: the current one of that kind
+- `concurrent_calls`: Calls on several threads that compute at the same time, each with memory of its own; more of them wait. In [1, 1024]. Default 1
+"""
+from_package(path::AbstractString; options...) =
+    made(Model, out -> with_options(given -> LibAccel.accel_module_from_package(string(path), given, out), LibAccel.accel_package_options_t; options...))
 
 """
     convert_file_size_to_int(size)

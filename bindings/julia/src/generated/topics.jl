@@ -103,15 +103,15 @@ Modules.
 """
 module Layers
 using ..Accel: Activation, Attention, BatchNorm, Conv2d, Dropout, Embedding, LayerNorm, Linear, MixtureOfExperts, Model, RMSNorm,
-    Sequential, add_buffer!, add_child!, add_hook!, add_parameter!, buffers, calculate_maximum_sizes, checkpoint_activations,
-    child, children_bottom_up, from_config, init_empty_weights, init_on_device, input_names!, istraining, kind, load_state_dict!,
-    load_torchscript, modules, no_grad!, num_parameters, parameters, remove_hook!, replace_child!, replace_tensor!, set_forward!,
-    state_dict, tie!, to!, train!
+    SentenceEmbedding, Sequential, add_buffer!, add_child!, add_hook!, add_parameter!, buffers, calculate_maximum_sizes,
+    checkpoint_activations, child, children_bottom_up, from_config, from_package, generate, init_empty_weights, init_on_device,
+    input_names!, istraining, kind, load_state_dict!, load_torchscript, modules, no_grad!, num_parameters, parameters,
+    remove_hook!, replace_child!, replace_tensor!, set_forward!, state_dict, tie!, to!, train!
 export Activation, Attention, BatchNorm, Conv2d, Dropout, Embedding, LayerNorm, Linear, MixtureOfExperts, Model, RMSNorm,
-    Sequential, add_buffer!, add_child!, add_hook!, add_parameter!, buffers, calculate_maximum_sizes, checkpoint_activations,
-    child, children_bottom_up, from_config, init_empty_weights, init_on_device, input_names!, istraining, kind, load_state_dict!,
-    load_torchscript, modules, no_grad!, num_parameters, parameters, remove_hook!, replace_child!, replace_tensor!, set_forward!,
-    state_dict, tie!, to!, train!
+    SentenceEmbedding, Sequential, add_buffer!, add_child!, add_hook!, add_parameter!, buffers, calculate_maximum_sizes,
+    checkpoint_activations, child, children_bottom_up, from_config, from_package, generate, init_empty_weights, init_on_device,
+    input_names!, istraining, kind, load_state_dict!, load_torchscript, modules, no_grad!, num_parameters, parameters,
+    remove_hook!, replace_child!, replace_tensor!, set_forward!, state_dict, tie!, to!, train!
 end
 
 """

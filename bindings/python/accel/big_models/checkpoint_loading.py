@@ -126,6 +126,42 @@ def load_weights(model, checkpoint, device_map=None, dtype=None, offload_buffers
     return on_disk
 
 
+def load_modules(model, checkpoint, left_out=frozenset()):
+    """Copies weights into the modules of a model that are not `left_out`; of the files, which are mapped, theirs alone are read. Tensors on the device meta
+    get memory, and stay the same objects. What the files lack stays as it is."""
+    found = {name: value for path in _files_of(checkpoint) for name, value in load_state_dict(path).items()}
+    groups = find_tied_parameters(model) + find_shared_buffers(model)
+    _compare_names(model, found, groups, False, checkpoint)
+    first_names, done = second_names(found, groups), {}
+    for path, module in model.named_modules():
+        for tensors in () if module in left_out else (module._parameters, module._buffers):
+            for name, tensor in tensors.items():
+                whole = f"{path}.{name}" if path else name
+                value = found.get(first_names.get(whole, whole))
+                if value is None or tensor is None:
+                    continue
+                if id(tensor) in done:  # of another module, too
+                    tensors[name] = done[id(tensor)][1]
+                    continue
+                if value.shape != tensor.shape:
+                    raise ValueError(f"{checkpoint}: {whole} has the shape {tuple(value.shape)}; expected {tuple(tensor.shape)}, that of {type(model).__name__}")
+                _copy_value(tensors, name, value)
+                done[id(tensor)] = tensor, tensors[name]
+
+
+def _copy_value(tensors, name, value):
+    tensor = tensors[name]
+    if not tensor.is_meta:
+        with torch.no_grad():
+            tensor.copy_(value)
+        return
+    made = value.to(tensor.dtype, copy=True)  # the program may replace the file while it trains
+    if isinstance(tensor, torch.nn.Parameter):
+        torch.utils.swap_tensors(tensor, torch.nn.Parameter(made, requires_grad=tensor.requires_grad))
+    else:
+        tensors[name] = made
+
+
 def _find_second_names(found, groups, device_map):
     """What has several names in the model, and one in the files, is found by the others, too, where these are on another device or on the disk."""
     for name, first in second_names(found, groups).items():

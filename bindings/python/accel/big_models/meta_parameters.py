@@ -46,7 +46,7 @@ def initialize(model, plugin, gets_weights, param_init_fn=None, left_out=frozens
             raise ValueError(f"{where} ({type(module).__name__}) has {', '.join(left)} on the device meta, without memory"
                              f"{'' if function is None else ', after param_init_fn'}: expected weights; call to_empty() and initialize them, or "
                              "give FullyShardedDataParallelPlugin(param_init_fn=...), or a model in stages pipeline={'param_init_fn': ...}, a function "
-                             "that does")
+                             "that does, or a model in stages the files with them, pipeline={'checkpoint': ...}")
 
 
 def _own_on_meta(module):

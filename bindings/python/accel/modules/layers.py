@@ -107,21 +107,32 @@ class ModuleList(Sequential):
 
 
 def from_config(config):
-    """A model from the configuration of a Hugging Face model: a mapping, or the path of a config.json, or its text. Known: "gpt2" and "llama"; they
-    generate with the keys and values of earlier tokens as its second argument: a list that is empty at first, then what the call before gave with
-    the logits."""
+    """A model from the configuration of a Hugging Face model: a mapping, or the path of a config.json, or its text. docs/models.md lists them.
+    Decoders take the keys and values of earlier tokens as their second argument: a list that is empty at first, then what the call before gave with
+    the logits; `generate()` does that."""
     if not isinstance(config, (str, os.PathLike, Mapping)):
         raise TypeError(f"from_config() got a {type(config).__name__}; expected a mapping such as {{'model_type': 'gpt2'}}, its JSON, or the path of a file with it")
     text = json.dumps(dict(config)) if isinstance(config, Mapping) else str(config)
     return _made_by(from_config, capi.accel_module_from_config(text), text)
 
 
-def load_torchscript(path):
-    """A model that Python saved with torch.jit."""
-    return _made_by(load_torchscript, capi.accel_module_load_torchscript(str(path)), str(path))
+def load_torchscript(path, *, device=None, optimize_for_inference=False):
+    """A model that Python saved with torch.jit. `optimize_for_inference` freezes it: it has no parameters then, and cannot be trained."""
+    options = capi.accel_torchscript_options_t()
+    options.device, options.optimize_for_inference = device and str(device), int(optimize_for_inference)
+    return _made_by(load_torchscript, capi.accel_module_load_torchscript(str(path), options), str(path), device=device,
+                    optimize_for_inference=optimize_for_inference)
 
 
-def _made_by(function, handle, *arguments):
+def from_package(path, *, model_name=None, device=None, concurrent_calls=1):
+    """A model for inference of a package (.pt2) of AOTInductor, which `accel compile` and torch._inductor.aoti_compile_and_package() make."""
+    options = capi.accel_package_options_t()
+    options.model_name, options.device, options.concurrent_calls = model_name, device and str(device), concurrent_calls
+    return _made_by(from_package, capi.accel_module_from_package(str(path), options), str(path), model_name=model_name, device=device,
+                    concurrent_calls=concurrent_calls)
+
+
+def _made_by(function, handle, *arguments, **named):
     made = Module.of_handle(handle)
-    made.__dict__.update(_make=function, _arguments=(arguments, {}))  # for copies
+    made.__dict__.update(_make=function, _arguments=(arguments, named))  # for copies
     return made

@@ -9,6 +9,7 @@ from ..engine import calls
 from ..engine.values import to_engine
 from ..generated import methods
 from ..state.job import current
+from ..state.options import fill
 from ..tensors import dtypes, ops
 from ..tensors.device import Device, names_device
 from . import copies
@@ -229,6 +230,15 @@ class Module(methods.Module):
 
     def eval(self):
         return self.train(False)
+
+    def generate(self, input_ids, attention_mask=None, on_tokens=None, **options):
+        """Lets a decoder add tokens to sequences: a dict with "tokens" [batch, length + new] and the "log_probabilities" of the new ones. `on_tokens` gets
+        the new tokens [batch] as soon as they are known, and ends all sequences with False. Options are the fields of accel_generate_options_t."""
+        if options.get("stop_tokens") is not None:
+            options["stop_tokens"] = [int(token) for token in options["stop_tokens"]]
+        made = fill(capi.accel_generate_options_t(), options)
+        mask = None if attention_mask is None else to_engine(attention_mask)
+        return capi.accel_module_generate(self.handle, to_engine(input_ids), mask, made, on_tokens)
 
     def to(self, *goals):
         """`to("cuda")`, `to(accel.bfloat16)`: moves parameters and buffers in place."""

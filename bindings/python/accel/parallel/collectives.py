@@ -4,6 +4,7 @@ All ranks must make the same call. Trees are lists, tuples and dicts; results ha
 and returns a Work.
 """
 
+import itertools
 import warnings
 
 from .. import capi
@@ -127,6 +128,28 @@ def from_rank(rank, compute):
     if found[1] is not None:
         raise ValueError(f"rank {rank} failed: {found[1]}")
     return found[0]
+
+
+def agreed(compute, lines=lambda _: ()):
+    """What a function returns on this rank, before the ranks do something together. Its error on one rank is one of all, and so are other `lines` of what it
+    returned: none waits for a rank that has refused."""
+    result = failure = None
+    try:
+        result = compute()
+        said = [None, False, list(lines(result))]
+    except Exception as error:
+        failure, said = error, [str(error) or type(error).__name__, isinstance(error, NotImplementedError), []]
+    of_ranks = gather_object([said])
+    if failure is not None:
+        raise failure
+    for rank, (refusal, is_unsupported, _) in enumerate(of_ranks):
+        if refusal is not None:
+            raise (NotImplementedError if is_unsupported else ValueError)(f"rank {rank} failed: {refusal}")
+    for rank, (_, _, other) in enumerate(of_ranks):
+        first, here = next(((first, here) for first, here in itertools.zip_longest(of_ranks[0][2], other) if first != here), (None, None))
+        if first != here:
+            raise DistributedOperationException(f"rank {rank} has {here or 'nothing'} where rank 0 has {first or 'nothing'}; expected the same on all ranks")
+    return result
 
 
 def pad_across_processes(tensor, dim=0, pad_index=0, pad_first=False, async_op=False):

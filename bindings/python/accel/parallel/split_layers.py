@@ -23,6 +23,9 @@ def prepare(model: torch.nn.Module, state, options, experts=None) -> "Split | No
     is_of_program = options.split_by_program == 1 or plan == "none"
     if capi.accel_mesh_size(mesh, "tensor") == 1 or is_of_program or plan == "auto" and options.evaluation_mode == 1:
         return None
+    if experts is not None and options.tensor_parallel.sequence_parallel == 1:
+        raise NotImplementedError(f"ep_size={capi.accel_mesh_size(mesh, 'expert')} and sequence_parallel: routers and experts of torch models get whole sequences "
+                                  "on the ranks along tp; expected one of both, or a model of accel")
     split = Split(model, _rules_of(model, experts) if plan == "auto" else read(plan), Group.of(capi.accel_mesh_group(mesh, "tensor")),
                   splits_sequences=options.tensor_parallel.sequence_parallel == 1, splits_loss=options.tensor_parallel.loss_parallel == 1,
                   is_of_family=plan == "auto")

@@ -273,7 +273,7 @@ class Accelerator(methods.Accelerator, Observed):
         else a DistributedModel around it. split_by_program: the model's own forward follows the axes tp, cp and pp of the mesh;
         None: where torch or transformers has split its parameters. Else pp has stages of the model, tp a plan for its layers,
         cp maybe_context_parallel(): pipeline, tensor_parallel, context_parallel and expert_parallel have fields of
-        accel_pipeline_options_t and so on, before those of parallelism_config's handlers; param_init_fn is for torch. docs/parallelism.md"""
+        accel_pipeline_options_t and so on, before those of parallelism_config's handlers; more are for torch. docs/parallelism.md"""
         if isinstance(model, PreparedModule) or is_torch_model(model) and pytorch_model().forward_of(model) is not None:
             return remembered(self._models, model)
         is_spread = dispatched_models.require_trainable(check_model("prepare_model", model), self.num_processes)

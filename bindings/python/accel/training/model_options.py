@@ -29,7 +29,7 @@ def build(accelerator, model, device_placement, evaluation_mode, split_by_progra
     options.expert_parallel = experts = fill(capi.accel_expert_parallel_options_t(), given["expert_parallel"] or megatron_layout.experts_of(megatron))
     options.context_parallel = sequences = split_sequences.options(config, given["context_parallel"])
     staging = dict(given["pipeline"] or megatron_layout.stages_of(megatron, model))
-    of_torch = {name: staging.pop(name, None) if is_of_torch else None for name in ("param_init_fn", "sample_inputs")}
+    of_torch = {name: staging.pop(name, None) if is_of_torch else None for name in ("param_init_fn", "sample_inputs", "checkpoint")}
     options.pipeline = stages = capi.accel_pipeline_options_t(**staging)
     sharding = sharding_choice.options_of(model, options)
     for chosen in (options, layers, experts, sequences, stages) if is_of_torch else (sequences,):  # part of the engine's work is done in Python

@@ -9,7 +9,7 @@ import torch
 from .. import capi
 from ..engine.bridge import not_traced, to_torch
 from ..engine.values import engine_values, like, map_leaves
-from ..parallel.collectives import from_rank
+from ..parallel.collectives import agreed, from_rank
 from ..parallel.parallelism_config import Mesh
 from ..parallel.stages.trained_stages import Parts, begins_of, chain_of, measured
 from ..tensors.tensor_type import is_tensor
@@ -76,18 +76,17 @@ class StagedModel(Stages):
         ranks = capi.accel_mesh_size(capi.accel_state_mesh(state), "pipeline")
         if ranks == 1 or options.split_by_program == 1 or options.evaluation_mode == 1:
             return None
-        shared = capi.accel_mesh_size(capi.accel_state_mesh(state), "context")
-        if shared > 1:  # positions are given to the model's call, and stages call its forward
-            raise NotImplementedError(f"pp_size={ranks} and cp_size={shared}: models of torch in stages have whole sequences; expected one of both, "
-                                      "or a model of accel")
-        settings, chain = options.pipeline, chain_of(model)
+        settings = options.pipeline
         if settings.schedule == "auto" and settings.stages_per_rank < 1:
             settings.stages_per_rank = 1  # how many stages there are is decided here
         each = settings.stages_per_rank if settings.stages_per_rank > 0 else 2 if settings.schedule in _TWO_STAGES_A_RANK else 1
+        split = settings.split or "flops"
+        chain = agreed(lambda: _chain_of(model, state, ranks),
+                       lambda chain: [type(model).__name__, f"{ranks * each} stages", f"split={split!r}", *(f"the part {unit.name!r}" for unit in chain.units)])
         ranks_of = [stage % ranks for stage in range(ranks * each)]
         if settings.schedule == "zero_bubble_v":
             ranks_of[ranks:] = reversed(range(ranks))
-        begins = begins_of(chain, settings.split or "flops", ranks * each, lambda: from_rank(0, lambda: measured(chain, as_inputs(sample))))
+        begins = begins_of(chain, split, ranks * each, lambda: from_rank(0, lambda: measured(chain, as_inputs(sample))))
         rank = capi.accel_mesh_coordinate(capi.accel_state_mesh(state), "pipeline")
         is_known = settings.schedule != "auto" or each == 1  # else the engine may put stages on other ranks
         staged = cls(chain, begins, ranks_of[-1], [stage for stage, of_rank in enumerate(ranks_of) if of_rank == rank or not is_known])
@@ -148,6 +147,14 @@ class StagedModel(Stages):
         if run not in self._functions:
             self._functions[run] = self._function(run)
         return self.passed_on(self._functions[run](torch_values(value)), is_last=part == len(self.parts.paths) - 1)
+
+
+def _chain_of(model, state, ranks):
+    shared = capi.accel_mesh_size(capi.accel_state_mesh(state), "context")
+    if shared > 1:  # positions are given to the model's call, and stages call its forward
+        raise NotImplementedError(f"pp_size={ranks} and cp_size={shared}: models of torch in stages have whole sequences; expected one of both, "
+                                  "or a model of accel")
+    return chain_of(model)
 
 
 def _modules_elsewhere(chain, begins, own):

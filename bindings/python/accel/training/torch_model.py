@@ -12,10 +12,11 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from .. import capi
-from ..big_models import meta_parameters
+from ..big_models import checkpoint_loading, meta_parameters
 from ..engine.bridge import to_torch
 from ..megatron.groups import on_main_process
 from ..parallel import shared_experts, split_layers, split_sequences, torch_sequences
+from ..parallel.collectives import agreed
 from ..parallel.deepspeed import selected_of
 from ..state.job import Job, sharded_by
 from . import sparse_gradients
@@ -29,9 +30,10 @@ from .staged_model import StagedModel
 _logger = logging.getLogger(__name__)
 
 
-def prepare(model: torch.nn.Module, state, options, exchange, param_init_fn=None, sample=None):
+def prepare(model: torch.nn.Module, state, options, exchange, param_init_fn=None, sample=None, checkpoint=None):
     """The prepared model: a DistributedModel that exchanges gradients as these settings say, and without them the model itself. A model on the
-    device meta gets its values from `param_init_fn`, of stages those of this rank alone. `sample` are inputs of a call, with which the parts of stages are measured."""
+    device meta gets its values from the files of a `checkpoint` and from `param_init_fn`, of stages those of this rank alone. `sample` are inputs of a call,
+    with which the parts of stages are measured."""
     wraps = exchange is not None
     if isinstance(vars(model).get("forward"), UnwrappedForward):  # of an earlier Accelerator
         drop_forward(model)
@@ -43,27 +45,36 @@ def prepare(model: torch.nn.Module, state, options, exchange, param_init_fn=None
         stages = StagedModel.of(model, state, options, sample)
     if stages is not None:
         compilation.leave("the stages")
-    if deepspeed is None or not gets_weights or not selected_of(deepspeed).zero3_init_flag:
-        meta_parameters.initialize(model, plugin, plugin is not None and gets_weights, param_init_fn, () if stages is None else stages.modules_elsewhere)
-    if plugin is not None and wraps and capi.accel_mixed_precision(state) != capi.ACCEL_PRECISION_NO:
-        _widen_parameters(model)
     parts: dict = {}
-    with sparse_gradients.hidden(sparse.values()):
-        is_dense = any(parameter.requires_grad for parameter in model.parameters())
-        inner = mirror(model, parts, () if stages is None else stages.containers)
-        if stages is None:
-            capi.accel_module_set_forward(inner, run_forward)
-        else:
-            stages.attach(inner)
-        capi.accel_module_train(inner, int(model.training))
-        if options.split_by_program != 1 and split_sequences.ranks_of(state) > 1:
-            torch_sequences.add_hooks(model, state)
-        experts = shared_experts.prepare(model, state, options)
-        split = split_layers.prepare(model, state, options, experts)
-        if split is not None or experts is not None or split_sequences.ranks_of(state) > 1:
-            compilation.leave("layers and sequences that ranks share")
+
+    def mirrored():
+        """The engine's module, the experts and the layers that ranks share, and whether other parameters than sparse ones are trained."""
+        if checkpoint is not None:
+            checkpoint_loading.load_modules(model, checkpoint, frozenset() if stages is None else stages.modules_elsewhere)
+        if deepspeed is None or not gets_weights or not selected_of(deepspeed).zero3_init_flag:
+            meta_parameters.initialize(model, plugin, plugin is not None and gets_weights, param_init_fn, () if stages is None else stages.modules_elsewhere)
+        if plugin is not None and wraps and capi.accel_mixed_precision(state) != capi.ACCEL_PRECISION_NO:
+            _widen_parameters(model)
+        with sparse_gradients.hidden(sparse.values()):
+            is_dense = any(parameter.requires_grad for parameter in model.parameters())
+            inner = mirror(model, parts, () if stages is None else stages.containers)
+            if stages is None:
+                capi.accel_module_set_forward(inner, run_forward)
+            else:
+                stages.attach(inner)
+            capi.accel_module_train(inner, int(model.training))
+            if options.split_by_program != 1 and split_sequences.ranks_of(state) > 1:
+                torch_sequences.add_hooks(model, state)
+            experts = shared_experts.prepare(model, state, options)
+            split = split_layers.prepare(model, state, options, experts)
+            if split is not None or experts is not None or split_sequences.ranks_of(state) > 1:
+                compilation.leave("layers and sequences that ranks share")
         if experts is not None:
             options.tensor_parallel.plan = experts.plan_with(options.tensor_parallel.plan or "auto")
+        return inner, experts, split, is_dense
+
+    inner, experts, split, is_dense = mirrored() if stages is None else agreed(mirrored)
+    with sparse_gradients.hidden(sparse.values()):
         handle = capi.accel_prepare_model(state, inner, options)
         for parts_of_ranks in filter(None, (split, experts)):
             parts_of_ranks.add_hooks()

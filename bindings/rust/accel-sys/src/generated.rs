@@ -30,6 +30,9 @@ pub type accel_cpu_memory_t = i32;
 /// The operation that reduces the ranks' elements. The numbers are pinned.
 pub type accel_reduction_t = i32;
 
+/// How hidden states become one vector.
+pub type accel_sentence_pooling_t = i32;
+
 /// The activations that backward computes again. The numbers are pinned.
 pub type accel_recompute_t = i32;
 
@@ -428,6 +431,18 @@ pub const ACCEL_HOOK_BACKWARD_PRE: i32 = 2;
 
 /// behind it; when no input needs a gradient, ahead of the parameters'
 pub const ACCEL_HOOK_BACKWARD: i32 = 3;
+
+/// the mean over the tokens
+pub const ACCEL_SENTENCE_POOLING_MEAN: accel_sentence_pooling_t = 1;
+
+/// that of the first token
+pub const ACCEL_SENTENCE_POOLING_FIRST: accel_sentence_pooling_t = 2;
+
+/// that of the last token
+pub const ACCEL_SENTENCE_POOLING_LAST: accel_sentence_pooling_t = 3;
+
+/// the largest of each feature
+pub const ACCEL_SENTENCE_POOLING_MAX: accel_sentence_pooling_t = 4;
 
 /// all activations are kept
 pub const ACCEL_RECOMPUTE_NOTHING: accel_recompute_t = 0;
@@ -1017,6 +1032,17 @@ pub type accel_forward_fn = unsafe extern "C" fn(module: *mut accel_module_t, in
 ///
 /// Threads: caller.
 pub type accel_module_hook_fn = unsafe extern "C" fn(module: *mut accel_module_t, values: *const accel_value_t, out_values: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
+
+/// Gets the new tokens of all sequences as soon as they are known.
+///
+/// * `tokens`: int64 \[batch\]; pad_token for a sequence that has ended. Released by the library.
+/// * `out_goes_on`: BOOL false ends all sequences. Leave NONE to go on.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK; a negative status is returned by accel_module_generate().
+///
+/// Threads: caller.
+pub type accel_generated_fn = unsafe extern "C" fn(tokens: *mut accel_tensor_t, out_goes_on: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
 
 /// One user-defined update of a parameter, which changes the tensors in place.
 ///
@@ -1614,6 +1640,81 @@ impl Default for accel_backward_options_t {
     }
 }
 
+/// How a model of torch.jit is loaded.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_torchscript_options_t {
+    pub struct_size: usize,
+    /// Its name, with or without an index. Default: "cpu"
+    pub device: *const c_char,
+    /// 1: freezes the model (weights become constants of its code) and rewrites the code for evaluation. It has no parameters then, its state dict is empty, accel_module_train() is UNSUPPORTED, and it stays on its device. Default 0
+    pub optimize_for_inference: accel_flag_t,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_torchscript_options_t`] unset.
+pub const ACCEL_TORCHSCRIPT_OPTIONS_INIT: accel_torchscript_options_t = accel_torchscript_options_t {
+    struct_size: core::mem::size_of::<accel_torchscript_options_t>(),
+    device: core::ptr::null(),
+    optimize_for_inference: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_torchscript_options_t {
+    fn default() -> Self {
+        ACCEL_TORCHSCRIPT_OPTIONS_INIT
+    }
+}
+
+/// How a package is loaded.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_package_options_t {
+    pub struct_size: usize,
+    /// The model, of a package with several. Default: its only one
+    pub model_name: *const c_char,
+    /// Its name, with or without an index, of the kind that the package was made for. Default: the current one of that kind
+    pub device: *const c_char,
+    /// Calls on several threads that compute at the same time, each with memory of its own; more of them wait. In \[1, 1024\]. Default 1
+    pub concurrent_calls: i64,
+}
+
+/// Every field of [`accel_package_options_t`] unset.
+pub const ACCEL_PACKAGE_OPTIONS_INIT: accel_package_options_t = accel_package_options_t {
+    struct_size: core::mem::size_of::<accel_package_options_t>(),
+    model_name: core::ptr::null(),
+    device: core::ptr::null(),
+    concurrent_calls: ACCEL_UNSET_INT64,
+};
+impl Default for accel_package_options_t {
+    fn default() -> Self {
+        ACCEL_PACKAGE_OPTIONS_INIT
+    }
+}
+
+/// Embeddings of sentences (Reimers and Gurevych, "Sentence-BERT", 2019).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_sentence_embedding_options_t {
+    pub struct_size: usize,
+    /// Default MEAN
+    pub pooling: accel_sentence_pooling_t,
+    /// 1: vectors have the length 1. Default 1
+    pub normalize: accel_flag_t,
+}
+
+/// Every field of [`accel_sentence_embedding_options_t`] unset.
+pub const ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT: accel_sentence_embedding_options_t = accel_sentence_embedding_options_t {
+    struct_size: core::mem::size_of::<accel_sentence_embedding_options_t>(),
+    pooling: ACCEL_UNSET,
+    normalize: ACCEL_UNSET,
+};
+impl Default for accel_sentence_embedding_options_t {
+    fn default() -> Self {
+        ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT
+    }
+}
+
 /// Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -1652,6 +1753,56 @@ pub const ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT: accel_activation_checkpoi
 impl Default for accel_activation_checkpointing_options_t {
     fn default() -> Self {
         ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT
+    }
+}
+
+/// How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_generate_options_t {
+    pub struct_size: usize,
+    /// The most tokens that a sequence gets. In \[1, inf). Default 20
+    pub max_new_tokens: i64,
+    /// 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0
+    pub sample: accel_flag_t,
+    /// 0
+    pub reserved: i32,
+    /// Scores are divided by it. In (0, inf). Default 1
+    pub temperature: f64,
+    /// Only so many most likely tokens; 0: all. In \[0, inf). Default 0
+    pub top_k: i64,
+    /// Only the most likely tokens that have this probability together (Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020). In (0, 1\]. Default 1
+    pub top_p: f64,
+    /// Only tokens with this part of the probability of the most likely one (Nguyen et al., "Turning Up the Heat", 2024). In \[0, 1\]. Default 0
+    pub min_p: f64,
+    /// Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL", 2019). In (0, inf). Default 1
+    pub repetition_penalty: f64,
+    /// The seed of the draws. In \[0, inf). Default: the default generator of the device goes on
+    pub seed: i64,
+    /// Stands behind the end of a sequence. In \[0, inf). Default 0
+    pub pad_token: i64,
+    /// A list of INT: tokens that end a sequence. Default: none
+    pub stop_tokens: *const accel_value_t,
+}
+
+/// Every field of [`accel_generate_options_t`] unset.
+pub const ACCEL_GENERATE_OPTIONS_INIT: accel_generate_options_t = accel_generate_options_t {
+    struct_size: core::mem::size_of::<accel_generate_options_t>(),
+    max_new_tokens: ACCEL_UNSET_INT64,
+    sample: ACCEL_UNSET,
+    reserved: 0,
+    temperature: ACCEL_UNSET_DOUBLE,
+    top_k: ACCEL_UNSET_INT64,
+    top_p: ACCEL_UNSET_DOUBLE,
+    min_p: ACCEL_UNSET_DOUBLE,
+    repetition_penalty: ACCEL_UNSET_DOUBLE,
+    seed: ACCEL_UNSET_INT64,
+    pad_token: ACCEL_UNSET_INT64,
+    stop_tokens: core::ptr::null(),
+};
+impl Default for accel_generate_options_t {
+    fn default() -> Self {
+        ACCEL_GENERATE_OPTIONS_INIT
     }
 }
 
@@ -6488,16 +6639,30 @@ functions! {
     /// A model that Python saved with torch.jit.
     ///
     /// * `path`: The file.
+    /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out`: The module.
     ///
-    /// Returns: ACCEL_OK, NOT_FOUND, CORRUPT.
+    /// Returns: ACCEL_OK, NOT_FOUND, CORRUPT; UNSUPPORTED for a device that is not there, and for a model that cannot be frozen.
     ///
     /// Threads: any, waits. Since 0.1.
-    pub fn accel_module_load_torchscript(path: *const c_char, out: *mut *mut accel_module_t) -> accel_status_t;
+    pub fn accel_module_load_torchscript(path: *const c_char, options: *const accel_torchscript_options_t, out: *mut *mut accel_module_t) -> accel_status_t;
+
+    /// A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and torch._inductor.aoti_compile_and_package() make it.
+    ///
+    /// It needs no Python and no compiler. A package is a program: load only what you trust. What it says of its LibTorch, processor and device is read before its code is loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs are checked before each call: by what `accel compile` wrote into the package, or else by the code itself. Dimensions that were compiled as dynamic ones may have any size in their range; numbers and texts are fixed. Results have no gradient history. The parameters and buffers are in a tree with the names of the model; loading a state dict, or moving them to other memory, changes what the next call computes with. Their dtypes, shapes and device are those of the code.
+    ///
+    /// * `path`: The file.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: A module of the kind "Package", in evaluation. accel_module_train() of it is UNSUPPORTED. Its call returns, besides other errors: TYPE_MISMATCH for another dtype or device; SHAPE_MISMATCH; INVALID_ARGUMENT for another structure or number; UNSUPPORTED for an input that needs a gradient while gradients are recorded.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND; CORRUPT for what is no package; UNSUPPORTED for one of another LibTorch, processor or device, or with sources alone; INVALID_ARGUMENT for one with several models without a name.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_module_from_package(path: *const c_char, options: *const accel_package_options_t, out: *mut *mut accel_module_t) -> accel_status_t;
 
     /// A model from the configuration of a Hugging Face model, with fresh weights from the default generator.
     ///
-    /// Known: "gpt2" and "llama". Inputs: token ids int64 \[batch, length\]. Output: logits \[batch, length, vocabulary\]. The model also takes "past_key_values", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then \[logits, past_key_values\]; these are a list of \[key, value\] for each layer, each \[batch, key heads, length, head size\]. What a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied.
+    /// Known: decoders, which are "gemma2", "gemma3_text", "gpt2", "llama", "mistral", "olmo2", "phi3", "qwen2" and "qwen3", and encoders. Decoders take token ids int64 \[batch, length\] and give logits \[batch, length, vocabulary\]. They also take "past_key_values", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then \[logits, past_key_values\]; these are a list of \[key, value\] for each layer, each \[batch, key heads, length, head size\]. What a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied. All but "gpt2" also take "attention_mask" \[batch, earlier length + length\] (1: a token, 0: padding) and "position_ids" \[batch, length\]. Encoders, which are "bert", "distilbert" and "roberta", take "input_ids", "attention_mask" (1: a token, 0: padding; all are tokens by default), "token_type_ids" and "position_ids", each \[batch, length\]. `architectures` of the configuration says what they give: a "BertModel" \[hidden states \[batch, length, hidden size\], pooled \[batch, hidden size\]\], a "DistilBertModel" the hidden states; a "BertForMaskedLM" scores of the vocabulary for each token; "BertForSequenceClassification" scores of classes for each sequence, "BertForTokenClassification" for each token; and "BertForQuestionAnswering" \[scores of the first token of the answer, of the last one\]. Names of parameters are those of transformers.
     ///
     /// * `config`: The path of a config.json, or the JSON text itself.
     /// * `out`: The module.
@@ -6506,6 +6671,19 @@ functions! {
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_module_from_config(config: *const c_char, out: *mut *mut accel_module_t) -> accel_status_t;
+
+    /// An encoder whose hidden states become one vector for each sequence.
+    ///
+    /// It takes the encoder's inputs and gives \[batch, hidden size\]; padding does not count.
+    ///
+    /// * `encoder`: A model without a head, such as a "BertModel", whose weights may be loaded already. It becomes the child "encoder".
+    /// * `options`: NULL is allowed. NULL: defaults, as all-MiniLM-L6-v2 needs them.
+    /// * `out`: The module.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a module whose second input is no "attention_mask".
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_module_sentence_embedding(encoder: *mut accel_module_t, options: *const accel_sentence_embedding_options_t, out: *mut *mut accel_module_t) -> accel_status_t;
 
     /// The shapes of a model whose weights are in files, without their memory and without a forward: a tree on the device meta for accel_estimate_memory() and accel_calculate_maximum_sizes().
     ///
@@ -7023,6 +7201,24 @@ functions! {
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_module_tie(module: *mut accel_module_t, path: *const c_char, source_path: *const c_char) -> accel_status_t;
+
+    /// Lets a decoder add tokens to sequences, one after the other, without gradients.
+    ///
+    /// Its keys and values of earlier tokens are kept between the steps.
+    ///
+    /// * `module`: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives \[logits, past_key_values\]; in evaluation (accel_module_train()).
+    /// * `input_ids`: int64 \[batch, length\].
+    /// * `attention_mask`: NULL is allowed. \[batch, length\], 1: a token, 0: padding, on the left. NULL: no padding.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `on_tokens`: NULL is allowed. NULL: none.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `out`: A map: "tokens" int64 \[batch, length + new\], and "log_probabilities" float32 \[batch, new\], of each new token by the scores after the penalty.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED for a module without past_key_values; INVALID_STATE in training.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_module_generate(module: *mut accel_module_t, input_ids: *const accel_tensor_t, attention_mask: *const accel_tensor_t, options: *const accel_generate_options_t, on_tokens: Option<accel_generated_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut accel_value_t) -> accel_status_t;
 
     /// AdamW over the parameters of a module.
     ///

@@ -112,6 +112,35 @@ fn layout_of_accel_backward_options() {
 }
 
 #[test]
+fn layout_of_accel_torchscript_options() {
+    assert_eq!(size_of::<accel_torchscript_options_t>(), 24);
+    assert_eq!(align_of::<accel_torchscript_options_t>(), 8);
+    assert_eq!(offset_of!(accel_torchscript_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_torchscript_options_t, device), 8);
+    assert_eq!(offset_of!(accel_torchscript_options_t, optimize_for_inference), 16);
+    assert_eq!(offset_of!(accel_torchscript_options_t, reserved), 20);
+}
+
+#[test]
+fn layout_of_accel_package_options() {
+    assert_eq!(size_of::<accel_package_options_t>(), 32);
+    assert_eq!(align_of::<accel_package_options_t>(), 8);
+    assert_eq!(offset_of!(accel_package_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_package_options_t, model_name), 8);
+    assert_eq!(offset_of!(accel_package_options_t, device), 16);
+    assert_eq!(offset_of!(accel_package_options_t, concurrent_calls), 24);
+}
+
+#[test]
+fn layout_of_accel_sentence_embedding_options() {
+    assert_eq!(size_of::<accel_sentence_embedding_options_t>(), 16);
+    assert_eq!(align_of::<accel_sentence_embedding_options_t>(), 8);
+    assert_eq!(offset_of!(accel_sentence_embedding_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_sentence_embedding_options_t, pooling), 8);
+    assert_eq!(offset_of!(accel_sentence_embedding_options_t, normalize), 12);
+}
+
+#[test]
 fn layout_of_accel_activation_checkpointing_options() {
     assert_eq!(size_of::<accel_activation_checkpointing_options_t>(), 48);
     assert_eq!(align_of::<accel_activation_checkpointing_options_t>(), 8);
@@ -124,6 +153,24 @@ fn layout_of_accel_activation_checkpointing_options() {
     assert_eq!(offset_of!(accel_activation_checkpointing_options_t, reserved), 28);
     assert_eq!(offset_of!(accel_activation_checkpointing_options_t, class_names), 32);
     assert_eq!(offset_of!(accel_activation_checkpointing_options_t, modules), 40);
+}
+
+#[test]
+fn layout_of_accel_generate_options() {
+    assert_eq!(size_of::<accel_generate_options_t>(), 88);
+    assert_eq!(align_of::<accel_generate_options_t>(), 8);
+    assert_eq!(offset_of!(accel_generate_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_generate_options_t, max_new_tokens), 8);
+    assert_eq!(offset_of!(accel_generate_options_t, sample), 16);
+    assert_eq!(offset_of!(accel_generate_options_t, reserved), 20);
+    assert_eq!(offset_of!(accel_generate_options_t, temperature), 24);
+    assert_eq!(offset_of!(accel_generate_options_t, top_k), 32);
+    assert_eq!(offset_of!(accel_generate_options_t, top_p), 40);
+    assert_eq!(offset_of!(accel_generate_options_t, min_p), 48);
+    assert_eq!(offset_of!(accel_generate_options_t, repetition_penalty), 56);
+    assert_eq!(offset_of!(accel_generate_options_t, seed), 64);
+    assert_eq!(offset_of!(accel_generate_options_t, pad_token), 72);
+    assert_eq!(offset_of!(accel_generate_options_t, stop_tokens), 80);
 }
 
 #[test]

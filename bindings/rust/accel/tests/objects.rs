@@ -311,6 +311,28 @@ fn layers_have_the_shapes_of_torch() {
 }
 
 #[test]
+fn decoders_generate() {
+    let model = Model::from_config(
+        "{\"model_type\": \"gpt2\", \"vocab_size\": 8, \"n_positions\": 16, \"n_embd\": 4, \"n_layer\": 1, \"n_head\": 1}",
+    )
+    .unwrap();
+    let tokens = Tensor::from_slice(&[1i64, 2, 3], &[1, 3]).unwrap();
+    assert_eq!(model.generate(&tokens, None, None).err().unwrap().code(), ErrorCode::InvalidState);
+    model.train(false).unwrap();
+    let options = GenerateOptions::new().max_new_tokens(4);
+    let whole = model.generate(&tokens, None, options.clone()).unwrap();
+    let heard = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = heard.clone();
+    let ended = model
+        .generate_with(&tokens, None, options, move |_| {
+            Ok(Some(Value::from(count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0)))
+        })
+        .unwrap();
+    let length = |made: &Value| made.get("tokens").unwrap().as_tensor().unwrap().shape()[1];
+    assert_eq!((length(&whole), length(&ended), heard.load(std::sync::atomic::Ordering::Relaxed)), (7, 5, 2));
+}
+
+#[test]
 fn seeds_and_generators_repeat() {
     let state = cpu();
     let heard = Arc::new(Mutex::new(Vec::new()));

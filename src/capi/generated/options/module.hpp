@@ -4,8 +4,32 @@
 #include "accel.h"
 #include "capi/calls/options.hpp"
 #include "config/generated/settings/module/activation_checkpointing.hpp"
+#include "config/generated/settings/module/package.hpp"
+#include "config/generated/settings/module/sentence_embedding.hpp"
+#include "config/generated/settings/module/torchscript.hpp"
 
 namespace accel::capi {
+
+template <>
+struct OptionsStruct<accel_torchscript_options_t> {
+  using Settings = TorchscriptSettings;
+  static const OptionTable& table() { return option_tables::torchscript_options; }
+  static accel_torchscript_options_t unset() { return ACCEL_TORCHSCRIPT_OPTIONS_INIT; }
+};
+
+template <>
+struct OptionsStruct<accel_package_options_t> {
+  using Settings = PackageSettings;
+  static const OptionTable& table() { return option_tables::package_options; }
+  static accel_package_options_t unset() { return ACCEL_PACKAGE_OPTIONS_INIT; }
+};
+
+template <>
+struct OptionsStruct<accel_sentence_embedding_options_t> {
+  using Settings = SentenceEmbeddingSettings;
+  static const OptionTable& table() { return option_tables::sentence_embedding_options; }
+  static accel_sentence_embedding_options_t unset() { return ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT; }
+};
 
 template <>
 struct OptionsStruct<accel_activation_checkpointing_options_t> {

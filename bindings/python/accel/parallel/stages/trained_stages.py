@@ -94,6 +94,10 @@ def chain_of(model):
         chain = kind.of(model)
         if chain is not None:
             return trained(chain)
+    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        raise NotImplementedError(f"{type(model).__name__} is an encoder-decoder model: blocks of its decoder take what the last block of its encoder gives, beside "
+                                  "what the one before returned, and stages pass on the latter alone; expected a model with one list of blocks, or shards, split "
+                                  "layers or split_by_program=True for this one")
     plan = '_pp_plan = {"layers": None}'
     raise NotImplementedError(f"{type(model).__name__} cannot be cut into stages: expected an nn.Sequential, a model of transformers with one list of blocks, "
                               f"a module with {plan}, the name of its nn.ModuleList or nn.Sequential of blocks, each of which gets what the one before "

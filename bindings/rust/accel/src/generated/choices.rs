@@ -111,6 +111,20 @@ constants! {
 }
 
 constants! {
+    /// How hidden states become one vector.
+    SentencePooling {
+        /// The mean over the tokens.
+        Mean = ACCEL_SENTENCE_POOLING_MEAN,
+        /// That of the first token.
+        First = ACCEL_SENTENCE_POOLING_FIRST,
+        /// That of the last token.
+        Last = ACCEL_SENTENCE_POOLING_LAST,
+        /// The largest of each feature.
+        Max = ACCEL_SENTENCE_POOLING_MAX,
+    }
+}
+
+constants! {
     /// The activations that backward computes again. The numbers are pinned.
     Recompute {
         /// All activations are kept.

@@ -50,3 +50,24 @@ where
     let (data, destroy) = hand_over(function);
     (Some(call::<F>), data, destroy)
 }
+
+/// A closure as [`accel_generated_fn`](sys::accel_generated_fn).
+pub(crate) fn generated<F>(function: F) -> Callback<sys::accel_generated_fn>
+where
+    F: FnMut(&Tensor) -> CallbackResult<Option<Value>> + Send + 'static,
+{
+    unsafe extern "C" fn call<F>(tokens: *mut sys::accel_tensor_t, out_goes_on: *mut sys::accel_value_t, user_data: *mut c_void) -> i32
+    where
+        F: FnMut(&Tensor) -> CallbackResult<Option<Value>> + Send + 'static,
+    {
+        callback::run(|| {
+            let made = callback::closure::<Exclusive<F>>(user_data).with(|function| function(&Lent::new(Tensor::from_raw(tokens))))?;
+            if let Some(made) = made {
+                *out_goes_on = made.into_raw();
+            }
+            Ok(())
+        })
+    }
+    let (data, destroy) = hand_over(Exclusive::new(function));
+    (Some(call::<F>), data, destroy)
+}

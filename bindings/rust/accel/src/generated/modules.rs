@@ -16,24 +16,64 @@ impl Model {
     /// A model that Python saved with torch.jit.
     ///
     /// * `path`: The file.
+    /// * `options`: `None`: defaults.
     ///
     /// Gives: The module.
     ///
     /// # Errors
-    /// NotFound, Corrupt.
+    /// NotFound, Unsupported, Corrupt.
     #[inline]
-    pub fn load_torchscript(path: impl AsRef<Path>) -> Result<Model> {
+    pub fn load_torchscript(path: impl AsRef<Path>, options: impl Into<Option<TorchscriptOptions>>) -> Result<Model> {
         let path = c_path(path.as_ref())?;
-        made(|out| unsafe { sys::accel_module_load_torchscript(path.as_ptr(), out) })
+        let options = options.into();
+        let options = optional(&options)?;
+        made(|out| unsafe { sys::accel_module_load_torchscript(path.as_ptr(), options, out) })
+    }
+
+    /// A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and
+    /// torch._inductor.aoti_compile_and_package() make it. It needs no Python and no compiler. A package is a
+    /// program: load only what you trust. What it says of its LibTorch, processor and device is read before its
+    /// code is loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs are checked
+    /// before each call: by what `accel compile` wrote into the package, or else by the code itself. Dimensions
+    /// that were compiled as dynamic ones may have any size in their range; numbers and texts are fixed. Results
+    /// have no gradient history. The parameters and buffers are in a tree with the names of the model; loading a
+    /// state dict, or moving them to other memory, changes what the next call computes with. Their dtypes, shapes
+    /// and device are those of the code.
+    ///
+    /// * `path`: The file.
+    /// * `options`: `None`: defaults.
+    ///
+    /// Gives: A module of the kind "Package", in evaluation. [`Model::train`](crate::Model::train) of it is UNSUPPORTED. Its call
+    /// returns, besides other errors: TYPE_MISMATCH for another dtype or device; SHAPE_MISMATCH; INVALID_ARGUMENT
+    /// for another structure or number; UNSUPPORTED for an input that needs a gradient while gradients are
+    /// recorded.
+    ///
+    /// # Errors
+    /// InvalidArgument, NotFound, Unsupported, Corrupt.
+    #[inline]
+    pub fn from_package(path: impl AsRef<Path>, options: impl Into<Option<PackageOptions>>) -> Result<Model> {
+        let path = c_path(path.as_ref())?;
+        let options = options.into();
+        let options = optional(&options)?;
+        made(|out| unsafe { sys::accel_module_from_package(path.as_ptr(), options, out) })
     }
 
     /// A model from the configuration of a Hugging Face model, with fresh weights from the default generator.
-    /// Known: "gpt2" and "llama". Inputs: token ids int64 \[batch, length\]. Output: logits \[batch, length,
-    /// vocabulary\]. The model also takes "past_key_values", keys and values of earlier tokens, and then computes
-    /// new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then
-    /// \[logits, past_key_values\]; these are a list of \[key, value\] for each layer, each \[batch, key heads, length,
-    /// head size\]. What a call returned can be continued several times, and may have memory behind it, so that
-    /// tokens of a later call are not copied.
+    /// Known: decoders, which are "gemma2", "gemma3_text", "gpt2", "llama", "mistral", "olmo2", "phi3", "qwen2" and
+    /// "qwen3", and encoders. Decoders take token ids int64 \[batch, length\] and give logits \[batch, length,
+    /// vocabulary\]. They also take "past_key_values", keys and values of earlier tokens, and then computes new ones
+    /// only: an empty list at the beginning, afterwards what the call before returned. The output is then \[logits,
+    /// past_key_values\]; these are a list of \[key, value\] for each layer, each \[batch, key heads, length, head
+    /// size\]. What a call returned can be continued several times, and may have memory behind it, so that tokens of
+    /// a later call are not copied. All but "gpt2" also take "attention_mask" \[batch, earlier length + length\] (1:
+    /// a token, 0: padding) and "position_ids" \[batch, length\]. Encoders, which are "bert", "distilbert" and
+    /// "roberta", take "input_ids", "attention_mask" (1: a token, 0: padding; all are tokens by default),
+    /// "token_type_ids" and "position_ids", each \[batch, length\]. `architectures` of the configuration says what
+    /// they give: a "BertModel" \[hidden states \[batch, length, hidden size\], pooled \[batch, hidden size\]\], a
+    /// "DistilBertModel" the hidden states; a "BertForMaskedLM" scores of the vocabulary for each token;
+    /// "BertForSequenceClassification" scores of classes for each sequence, "BertForTokenClassification" for each
+    /// token; and "BertForQuestionAnswering" \[scores of the first token of the answer, of the last one\]. Names of
+    /// parameters are those of transformers.
     ///
     /// * `config`: The path of a config.json, or the JSON text itself.
     ///
@@ -45,6 +85,22 @@ impl Model {
     pub fn from_config(config: &str) -> Result<Model> {
         let config = c_string(config)?;
         made(|out| unsafe { sys::accel_module_from_config(config.as_ptr(), out) })
+    }
+
+    /// An encoder whose hidden states become one vector for each sequence. It takes the encoder's inputs and gives
+    /// \[batch, hidden size\]; padding does not count.
+    ///
+    /// * `options`: `None`: defaults, as all-MiniLM-L6-v2 needs them.
+    ///
+    /// Gives: The module.
+    ///
+    /// # Errors
+    /// InvalidArgument.
+    #[inline]
+    pub fn sentence_embedding(&self, options: impl Into<Option<SentenceEmbeddingOptions>>) -> Result<Model> {
+        let options = options.into();
+        let options = optional(&options)?;
+        made(|out| unsafe { sys::accel_module_sentence_embedding(self.as_raw(), options, out) })
     }
 
     /// The shapes of a model whose weights are in files, without their memory and without a forward: a tree on the
@@ -336,6 +392,61 @@ impl Model {
         let source_path = c_string(source_path)?;
         memory::writes(self)?;
         check(unsafe { sys::accel_module_tie(self.as_raw(), path.as_ptr(), source_path.as_ptr()) }).map(drop)
+    }
+
+    /// Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of
+    /// earlier tokens are kept between the steps.
+    ///
+    /// * `input_ids`: Int64 \[batch, length\].
+    /// * `attention_mask`: \[batch, length\], true: a token, false: padding, on the left. `None`: no padding.
+    /// * `options`: `None`: defaults.
+    ///
+    /// Gives: A map: "tokens" int64 \[batch, length + new\], and "log_probabilities" float32 \[batch, new\], of each
+    /// new token by the scores after the penalty.
+    ///
+    /// # Errors
+    /// InvalidArgument, TypeMismatch, ShapeMismatch, InvalidState, Unsupported.
+    #[inline]
+    pub fn generate<'a>(&self, input_ids: &Tensor, attention_mask: impl Into<Option<&'a Tensor>>, options: impl Into<Option<GenerateOptions>>) -> Result<Value> {
+        let attention_mask = attention_mask.into();
+        let options = options.into();
+        let options = optional(&options)?;
+        memory::reads(input_ids)?;
+        memory::reads(&attention_mask)?;
+        made(|out| unsafe {
+            sys::accel_module_generate(self.as_raw(), input_ids.as_raw(), attention_mask.map_or(ptr::null(), |one| one.as_raw()), options, None, ptr::null_mut(), None, out)
+        })
+    }
+
+    /// Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of
+    /// earlier tokens are kept between the steps.
+    ///
+    /// * `input_ids`: Int64 \[batch, length\].
+    /// * `attention_mask`: \[batch, length\], true: a token, false: padding, on the left. `None`: no padding.
+    /// * `options`: `None`: defaults.
+    /// * `on_tokens(tokens)`: `None`: none. Gets the new tokens of all sequences as soon as they are known.
+    ///   `tokens`: Int64 \[batch\]; pad_token for a sequence that has ended. Released by the library. Gives: BOOL
+    ///   false ends all sequences. Leave NONE to go on.
+    ///
+    /// Gives: A map: "tokens" int64 \[batch, length + new\], and "log_probabilities" float32 \[batch, new\], of each
+    /// new token by the scores after the penalty.
+    ///
+    /// # Errors
+    /// InvalidArgument, TypeMismatch, ShapeMismatch, InvalidState, Unsupported.
+    #[inline]
+    pub fn generate_with<'a, F>(&self, input_ids: &Tensor, attention_mask: impl Into<Option<&'a Tensor>>, options: impl Into<Option<GenerateOptions>>, on_tokens: F) -> Result<Value>
+    where
+        F: FnMut(&Tensor) -> CallbackResult<Option<Value>> + Send + 'static,
+    {
+        let attention_mask = attention_mask.into();
+        let options = options.into();
+        let options = optional(&options)?;
+        memory::reads(input_ids)?;
+        memory::reads(&attention_mask)?;
+        let (call, data, destroy) = crate::module::closures::generated(on_tokens);
+        made(|out| unsafe {
+            sys::accel_module_generate(self.as_raw(), input_ids.as_raw(), attention_mask.map_or(ptr::null(), |one| one.as_raw()), options, call, data, destroy, out)
+        })
     }
 }
 

@@ -3,6 +3,83 @@ use super::*;
 use crate::options::*;
 
 crate::configuration::builder! {
+    /// How a model of torch.jit is loaded.
+    #[derive(Clone)]
+    TorchscriptOptions(accel_torchscript_options_t = ACCEL_TORCHSCRIPT_OPTIONS_INIT), Kept,
+    device: String = device,
+    optimize_for_inference: bool = optimize_for_inference,
+}
+
+impl TorchscriptOptions {
+    /// Its name, with or without an index. Default: "cpu".
+    pub fn device(mut self, device: impl AsRef<str>) -> Self {
+        self.0.device = self.1.text(device.as_ref());
+        self
+    }
+
+    /// Freezes the model (weights become constants of its code) and rewrites the code for evaluation. It has no
+    /// parameters then, its state dict is empty, [`accel_module_train`](accel_sys::accel_module_train) is UNSUPPORTED, and it stays on its device.
+    /// Default false.
+    pub fn optimize_for_inference(mut self, optimize_for_inference: bool) -> Self {
+        self.0.optimize_for_inference = optimize_for_inference.into();
+        self
+    }
+}
+
+crate::configuration::builder! {
+    /// How a package is loaded.
+    #[derive(Clone)]
+    PackageOptions(accel_package_options_t = ACCEL_PACKAGE_OPTIONS_INIT), Kept,
+    model_name: String = model_name,
+    device: String = device,
+    concurrent_calls: i64 = concurrent_calls,
+}
+
+impl PackageOptions {
+    /// The model, of a package with several. Default: its only one.
+    pub fn model_name(mut self, model_name: impl AsRef<str>) -> Self {
+        self.0.model_name = self.1.text(model_name.as_ref());
+        self
+    }
+
+    /// Its name, with or without an index, of the kind that the package was made for. Default: the current one of
+    /// that kind.
+    pub fn device(mut self, device: impl AsRef<str>) -> Self {
+        self.0.device = self.1.text(device.as_ref());
+        self
+    }
+
+    /// Calls on several threads that compute at the same time, each with memory of its own; more of them wait. In
+    /// \[1, 1024\]. Default 1.
+    pub fn concurrent_calls(mut self, concurrent_calls: i64) -> Self {
+        self.0.concurrent_calls = concurrent_calls;
+        self
+    }
+}
+
+crate::configuration::builder! {
+    /// Embeddings of sentences (Reimers and Gurevych, "Sentence-BERT", 2019).
+    #[derive(Clone, Copy)]
+    SentenceEmbeddingOptions(accel_sentence_embedding_options_t = ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT), (),
+    pooling: SentencePooling = pooling,
+    normalize: bool = normalize,
+}
+
+impl SentenceEmbeddingOptions {
+    /// Default `SentencePooling::Mean`.
+    pub fn pooling(mut self, pooling: SentencePooling) -> Self {
+        self.0.pooling = pooling.into();
+        self
+    }
+
+    /// Vectors have the length 1. Default true.
+    pub fn normalize(mut self, normalize: bool) -> Self {
+        self.0.normalize = normalize.into();
+        self
+    }
+}
+
+crate::configuration::builder! {
     /// Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
     #[derive(Clone)]
     ActivationCheckpointingOptions(accel_activation_checkpointing_options_t = ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT), Kept,
@@ -56,6 +133,88 @@ impl ActivationCheckpointingOptions {
     /// Regular expression of the whole names of modules that are checkpointed as well. Default: none.
     pub fn modules(mut self, modules: impl AsRef<str>) -> Self {
         self.0.modules = self.1.text(modules.as_ref());
+        self
+    }
+}
+
+crate::configuration::builder! {
+    /// How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where
+    /// tokens are drawn, by temperature, top_k, top_p and min_p, in this order.
+    #[derive(Clone)]
+    GenerateOptions(accel_generate_options_t = ACCEL_GENERATE_OPTIONS_INIT), Kept,
+    max_new_tokens: i64 = max_new_tokens,
+    sample: bool = sample,
+    temperature: f64 = temperature,
+    top_k: i64 = top_k,
+    top_p: f64 = top_p,
+    min_p: f64 = min_p,
+    repetition_penalty: f64 = repetition_penalty,
+    seed: i64 = seed,
+    pad_token: i64 = pad_token,
+    stop_tokens: Value = stop_tokens,
+}
+
+impl GenerateOptions {
+    /// The most tokens that a sequence gets. In \[1, inf). Default 20.
+    pub fn max_new_tokens(mut self, max_new_tokens: i64) -> Self {
+        self.0.max_new_tokens = max_new_tokens;
+        self
+    }
+
+    /// Tokens are drawn by their probabilities; false: the most likely ones. Default false.
+    pub fn sample(mut self, sample: bool) -> Self {
+        self.0.sample = sample.into();
+        self
+    }
+
+    /// Scores are divided by it. In (0, inf). Default 1.
+    pub fn temperature(mut self, temperature: f64) -> Self {
+        self.0.temperature = temperature;
+        self
+    }
+
+    /// Only so many most likely tokens; 0: all. In \[0, inf). Default 0.
+    pub fn top_k(mut self, top_k: i64) -> Self {
+        self.0.top_k = top_k;
+        self
+    }
+
+    /// Only the most likely tokens that have this probability together (Holtzman et al., "The Curious Case of
+    /// Neural Text Degeneration", 2020). In (0, 1\]. Default 1.
+    pub fn top_p(mut self, top_p: f64) -> Self {
+        self.0.top_p = top_p;
+        self
+    }
+
+    /// Only tokens with this part of the probability of the most likely one (Nguyen et al., "Turning Up the Heat",
+    /// 2024). In \[0, 1\]. Default 0.
+    pub fn min_p(mut self, min_p: f64) -> Self {
+        self.0.min_p = min_p;
+        self
+    }
+
+    /// Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL",
+    /// 2019). In (0, inf). Default 1.
+    pub fn repetition_penalty(mut self, repetition_penalty: f64) -> Self {
+        self.0.repetition_penalty = repetition_penalty;
+        self
+    }
+
+    /// The seed of the draws. In \[0, inf). Default: the default generator of the device goes on.
+    pub fn seed(mut self, seed: i64) -> Self {
+        self.0.seed = seed;
+        self
+    }
+
+    /// Stands behind the end of a sequence. In \[0, inf). Default 0.
+    pub fn pad_token(mut self, pad_token: i64) -> Self {
+        self.0.pad_token = pad_token;
+        self
+    }
+
+    /// A list of INT: tokens that end a sequence. Default: none.
+    pub fn stop_tokens(mut self, stop_tokens: impl Into<Value>) -> Self {
+        self.0.stop_tokens = self.1.keep(stop_tokens.into(), Value::as_raw);
         self
     }
 }

@@ -1,0 +1,11 @@
+// The command `accel compile`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace accel::program {
+
+int run_compile(const std::vector<std::string>& arguments);
+
+}  // namespace accel::program
