@@ -129,7 +129,7 @@ class ClusterQuestionnaire {
   }
 
   void ask_for_compilation() {
-    if (!ask_.yes(std::string("Should models be compiled by torch.compile? That") + kRefused, false)) return;
+    if (!yes("Should models of torch be compiled by torch.compile?")) return;
     Members& compiled = section("dynamo_config");
     compiled.emplace_back("dynamo_backend",
                           Json(upper(ask_.choice("Which backend compiles?",

@@ -88,7 +88,7 @@ bool has_listed_choices(const LaunchOption& option) {
 }
 
 std::string refusal_of(const LaunchOption& option) {
-  for (const char* const value : {"true", "inductor", "2"})
+  for (const char* const value : {"true", "2"})
     if (const char* const asked = refused_meaning(option, value))
       return text("'", value, "' asks for ", asked, ", which is not there");
   return "";

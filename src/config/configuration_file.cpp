@@ -14,6 +14,7 @@
 #include "config/option_text.hpp"
 #include "config/reference_configuration.hpp"
 #include "config/reference_names.hpp"
+#include "config/unsupported_environment.hpp"
 #include "config/yaml_document.hpp"
 
 namespace accel {
@@ -120,6 +121,9 @@ class ConfigurationFile::Reader {
       return;
     }
     const std::string& written = entry.value.text;
+    // Programs of Python follow the variable, which goes before the file.
+    if (entry.name == "dynamo_backend" && !environment_text("ACCELERATE_DYNAMO_BACKEND"))
+      refuse_compilation(text(location(entry.line), ": dynamo_backend"), written);
     refuse_reference_value(entry.name, written, location(entry.line));
     const ReferenceMeaning meaning = reference_meaning(entry.name, written);
     if (meaning.table != nullptr) add(*meaning.table, meaning.field, meaning.value, entry);

@@ -26,7 +26,6 @@ constexpr RefusedValue kRefusals[] = {
     {"distributed_type", "XLA", "", "TPUs"},
     {"distributed_type", "TPU", "", "TPUs"},
     {"compute_environment", "", "LOCAL_MACHINE", "SageMaker"},
-    {"dynamo_backend", "", "NO", "compilation by torch.compile"},
     {"parallelism_config_cp_backend", "", "torch", "another kind of context parallelism"},
 };
 

@@ -21,7 +21,6 @@ constexpr Variable kVariables[] = {
     {"ACCELERATE_SAGEMAKER_DISTRIBUTED_TYPE", "no", "SageMaker"},
     {"ACCELERATE_IN_TPU_POD", nullptr, "TPUs"},
     {"ACCELERATE_DOWNCAST_BF16", nullptr, "bfloat16 in the place of double on TPUs"},
-    {"ACCELERATE_DYNAMO_BACKEND", "no", "compilation by torch.compile"},
     {"PARALLELISM_CONFIG_CP_BACKEND", "torch", "another kind of context parallelism"},
 };
 
@@ -47,11 +46,22 @@ bool asks(const Variable& variable, const std::string& value) {
 
 }  // namespace
 
+void refuse_compilation(const std::string& place, const std::string& backend) {
+  for (const char* const that_compiles_nothing : {"no", "eager"})
+    if (strcasecmp(backend.c_str(), that_compiles_nothing) == 0) return;
+  fail(Status::kUnsupported, place, " is '", backend,
+       "', which asks for compilation by torch.compile; programs of Python do that with models of torch, and others "
+       "have "
+       "fused kernels and captured steps: expected no or eager");
+}
+
 void refuse_unsupported_environment() {
   for (const Variable& variable : kVariables) {
     const auto value = environment_text(variable.name);
     if (value && asks(variable, *value)) refuse(variable.name, *value, variable.asks_for);
   }
+  if (const auto backend = environment_text("ACCELERATE_DYNAMO_BACKEND"))
+    refuse_compilation("environment variable ACCELERATE_DYNAMO_BACKEND", *backend);
   if (asks_for_sagemaker())
     refuse("ACCELERATE_USE_SAGEMAKER", *environment_text("ACCELERATE_USE_SAGEMAKER"), "SageMaker");
   if (environment_flag("ACCELERATE_USE_PARALLELISM_CONFIG").value_or(true)) return;

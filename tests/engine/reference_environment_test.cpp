@@ -76,7 +76,7 @@ TEST(ReferenceEnvironment, NoVariableIsIgnoredInSilence) {
       {"ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL", "1"},
       {"ACCELERATE_DEEPSPEED_ZERO_STAGE", "1"},
       {"ACCELERATE_DOWNCAST_BF16", "1"},
-      {"ACCELERATE_DYNAMO_BACKEND", "EAGER"},
+      {"ACCELERATE_DYNAMO_BACKEND", "INDUCTOR"},
       {"ACCELERATE_DYNAMO_MODE", "x"},
       {"ACCELERATE_DYNAMO_USE_DYNAMIC", "1"},
       {"ACCELERATE_DYNAMO_USE_FULLGRAPH", "1"},
@@ -179,6 +179,16 @@ TEST(ReferenceEnvironment, TheReferencesLauncherSetsTheVariablesOfAllRecipesOfFp
     EXPECT_EQ(recipe.pad_inner_dim, is_ao) << backend;
     EXPECT_EQ(recipe.skip_first_and_last, is_ao) << backend;
   }
+}
+
+TEST(ReferenceEnvironment, CompilationIsRefusedWithWhatThereIsInstead) {
+  {
+    const SettingsEnvironment eager(Variables{{"ACCELERATE_DYNAMO_BACKEND", "eager"}});
+    EXPECT_NO_THROW(resolve_state_settings({}));
+  }
+  const SettingsEnvironment environment(Variables{{"ACCELERATE_DYNAMO_BACKEND", "TVM"}});
+  tests::expect_error(Status::kUnsupported, "others have fused kernels and captured steps: expected no or eager",
+                      [] { resolve_state_settings({}); });
 }
 
 TEST(ReferenceEnvironment, SizesOfAMeshThatIsTurnedOffAreAnError) {

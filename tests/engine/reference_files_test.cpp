@@ -311,5 +311,11 @@ TEST(ReferenceFiles, WhatIsNotThereOrNotKnownIsRefusedWithItsLine) {
   }
 }
 
+TEST(ReferenceFiles, TheVariableOfCompilationGoesBeforeTheFile) {
+  const SettingsEnvironment environment(SettingsEnvironment::Variables{{"ACCELERATE_DYNAMO_BACKEND", "no"}});
+  const ConfigurationFileOfTest file("distributed_type: 'NO'\ndynamo_config:\n  dynamo_backend: INDUCTOR\n");
+  EXPECT_NO_THROW(resolve_state_settings({}));
+}
+
 }  // namespace reference_files_test
 }  // namespace accel

@@ -170,11 +170,13 @@ class Questionnaire(CommandTest):
         self.assertEqual(terminal.finish(), -signal.SIGINT)
         self.assertEqual(self.files(), [])
 
-    def test_what_this_version_lacks_is_noted(self):
+    def test_compilation_is_asked_for(self):
         answers = ["", "", "yes", "yes", "inductor", "", "", "no"]
         status, shown = self.ask(answers)
         self.assertEqual(status, 0, shown)
-        self.assertIn("note: dynamo_backend is 'INDUCTOR', which asks for compilation by torch.compile", shown)
+        self.assertNotIn("torch.compile? That is not in this version", shown)
+        self.assertNotIn("note:", shown)
+        self.assertIn("dynamo_config:\n  dynamo_backend: INDUCTOR\n", self.default_file.read_text())
 
     # Regression: `accel config` offered what `accel launch` refuses without a word.
     def test_what_a_launch_refuses_is_said_with_its_question(self):
@@ -189,7 +191,7 @@ class Questionnaire(CommandTest):
                 refused.add(given["file"].partition(".")[0])
                 _, said = self.ask(["", *(answer or "" for _, answer in given["questions"])], "--config-file", self.folder / "job.yaml")
                 self.assertRegex(said, "accel launch refuses (it|them)", result.stderr)
-        self.assertEqual(refused, {"single_dynamo", "deepspeed_machines"}, "what is refused today")
+        self.assertEqual(refused, {"deepspeed_machines"}, "what is refused today")
 
     def test_nothing_is_asked_without_a_terminal(self):
         self.expect(1, f"accel config --default, which writes a configuration of this machine to {self.default_file}", "config")

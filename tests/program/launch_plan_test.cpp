@@ -53,14 +53,8 @@ int machines_of(const std::string& file) {
 }
 
 bool is_refused_here(const std::string& file, const Map& expected, const GivenOptions& given, std::string& reason) {
-  const auto is = [&expected](const char* name, const char* value) {
-    const auto found = expected.find(name);
-    return found != expected.end() && found->second == value;
-  };
-  if (expected.count("ACCELERATE_DYNAMO_BACKEND") != 0 && !is("ACCELERATE_DYNAMO_BACKEND", "NO"))
-    reason = "which asks for compilation by torch.compile";
   // DeepSpeed leaves out single GPUs of a host.
-  else if (file == "deepspeed_machines.yaml" && expected.count("ACCELERATE_USE_DEEPSPEED") != 0)
+  if (file == "deepspeed_machines.yaml" && expected.count("ACCELERATE_USE_DEEPSPEED") != 0)
     reason = "expected a hostfile that has the hosts to use";
   // The reference starts 1 process on each of 2 machines where 3 are asked for.
   else if (given.count("num_processes") != 0 && given.at("num_processes") == "3" && machines_of(file) == 2)
@@ -306,6 +300,20 @@ TEST(LaunchPlan, RanksGetTheRecipeOfFp8) {
   EXPECT_EQ(passed({{"mixed_precision", "bf16"}}), Map());
 }
 
+TEST(LaunchPlan, CompilationBecomesVariables) {
+  const CleanEnvironment environment(kNowhere);
+  const Map passed = variables_of(plan_launch({{"cpu", "true"},
+                                               {"dynamo_backend", "inductor"},
+                                               {"dynamo_mode", "max-autotune"},
+                                               {"dynamo_use_regional_compilation", "true"}},
+                                              {"p"}));
+  const Map expected = {{"ACCELERATE_DYNAMO_BACKEND", "INDUCTOR"},
+                        {"ACCELERATE_DYNAMO_MODE", "max-autotune"},
+                        {"ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION", "True"}};
+  for (const auto& [name, value] : expected) EXPECT_EQ(passed.count(name) != 0 ? passed.at(name) : "", value) << name;
+  EXPECT_TRUE(plan_launch({{"dynamo_backend", "inductor"}, {"dynamo_use_fullgraph", "true"}}, {"p"}).notes.empty());
+}
+
 TEST(LaunchPlan, WhatCannotBeIsRefused) {
   const CleanEnvironment environment(kNowhere);
   const auto refuse = [](Status status, const std::string& message, const GivenOptions& given) {
@@ -330,7 +338,7 @@ TEST(LaunchPlan, WhatCannotBeIsRefused) {
   refuse(wrong, "--fp8-format is 'E3M4'; expected one of", {{"fp8_format", "E3M4"}});
   refuse(Status::kUnsupported, "asks for TPUs", {{"tpu", "true"}});
   refuse(wrong, "--megatron-lm-tp-degree is '0'", {{"megatron_lm_tp_degree", "0"}});
-  refuse(Status::kUnsupported, "asks for compilation", {{"dynamo_backend", "inductor"}});
+  refuse(wrong, "--dynamo-backend is 'gcc'; expected one of no, eager, ", {{"dynamo_backend", "gcc"}});
   refuse(Status::kNotFound, "missing.yaml", {{"config_file", "missing.yaml"}});
   const WrittenFile of_sagemaker(
       "compute_environment: AMAZON_SAGEMAKER\ndistributed_type: 'NO'\nec2_instance_type: a\n"

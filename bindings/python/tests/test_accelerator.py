@@ -130,8 +130,8 @@ def test_what_is_not_there_is_refused():
     with pytest.raises(TypeError, match="'unknown'"):
         Accelerator(cpu=True, unknown=None)
     accelerator = Accelerator(cpu=True, deepspeed_plugin=None)
-    with pytest.raises(NotImplementedError, match="dynamo_plugin: the compilation"):
-        accelerator.dynamo_plugin  # noqa: B018
+    with pytest.raises(NotImplementedError, match="dynamo_backend='tvm'.*fused kernels.*capture"):
+        Accelerator(cpu=True, dynamo_backend="tvm").prepare(accel.nn.Linear(2, 1))
     with pytest.raises(AttributeError, match="no attribute 'unknown'"):
         accelerator.unknown  # noqa: B018
     if "torch" not in sys.modules:

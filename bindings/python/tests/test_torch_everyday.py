@@ -45,17 +45,6 @@ def test_a_loader_without_sequence_parallelism_stays(accelerator):
     assert accelerator.deepspeed_ulysses_dl_adapter(loader, None) is loader
 
 
-def test_settings_that_ask_for_no_compilation(monkeypatch):
-    from accel.utils import TorchDynamoPlugin
-
-    Accelerator(cpu=True, dynamo_backend="no")
-    Accelerator(cpu=True, dynamo_plugin=TorchDynamoPlugin())
-    with pytest.raises(NotImplementedError, match="compilation"):
-        Accelerator(cpu=True, dynamo_backend="inductor")
-    with pytest.raises(ValueError, match="not both"):
-        Accelerator(cpu=True, dynamo_backend="no", dynamo_plugin=TorchDynamoPlugin())
-
-
 def test_what_a_model_consists_of():
     from torch.distributed.tensor import DTensor
 

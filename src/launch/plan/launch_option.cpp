@@ -11,7 +11,7 @@ const OptionGroup settings{"Settings of the ranks"};
 const OptionGroup fsdp{"Sharding in the words of FSDP", "use_fsdp"};
 const OptionGroup deepspeed{"Sharding in the words of DeepSpeed", "use_deepspeed"};
 const OptionGroup parallelism{"Axes of the mesh", "use_parallelism_config"};
-const OptionGroup compilation{"Compilation", "", "nothing is compiled by torch.compile here"};
+const OptionGroup compilation{"Compilation by torch.compile, in programs of Python"};
 const OptionGroup fp8{"8-bit floating point", "mixed_precision"};
 const OptionGroup megatron{"Splitting and training in the words of Megatron-LM", "use_megatron_lm"};
 const OptionGroup tpu{"TPU", "", "there are no TPUs"};

@@ -117,7 +117,6 @@ constexpr FieldRow kFieldRows[] = {
 };
 
 constexpr RefusedValue kRefusalRows[] = {
-    {"dynamo_backend", "", "no", "compilation by torch.compile"},
     {"tpu", "true", "", "TPUs"},
 };
 

@@ -46,9 +46,16 @@ def extract_model_from_parallel(model, keep_fp32_wrapper=True, keep_torch_compil
     """The model inside a prepared one. With keep_fp32_wrapper=False its own forward is back, with keep_torch_compile=False it is not
     compiled, with `recursive` the modules in it are taken out of their containers too."""
     check_model("extract_model_from_parallel", model)
-    compiled, model = (model, wrapped_by_compilation(model)) if wrapped_by_compilation(model) is not None else (None, model)
-    while _is_container(model):
-        model = model.module
+    compiled, inside = None, model
+    if not _is_container(model) and wrapped_by_compilation(model) is not None:
+        compiled, inside = model, wrapped_by_compilation(model)
+    while _is_container(inside):
+        inside = inside.module
+    if not keep_fp32_wrapper and compiled is not None:
+        _restore_forward(compiled)
+    model = inside
+    if not keep_torch_compile and wrapped_by_compilation(model) is not None:  # inside of a container
+        model = wrapped_by_compilation(model)
     if recursive:
         for name, child in list(model.named_children()):
             setattr(model, name, extract_model_from_parallel(child, recursive=True))
@@ -57,9 +64,8 @@ def extract_model_from_parallel(model, keep_fp32_wrapper=True, keep_torch_compil
     if compiled is None or not keep_torch_compile:
         return model
     if is_compiled_module(compiled):
-        compiled._orig_mod = model
-    else:
-        compiled.__dict__["_orig_mod"] = model
+        return compiled if compiled._orig_mod is model else type(compiled)(model, compiled.dynamo_ctx)
+    compiled.__dict__["_orig_mod"] = model
     return compiled
 
 

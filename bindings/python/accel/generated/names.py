@@ -217,7 +217,6 @@ MISSING = {
         "get_keys_to_not_convert get_parameter_device get_quantized_model_device_map load_and_quantize_model "
         "quantize_and_offload_8bit replace_with_bnb_layers"
     ),
-    "the compilation of models by the Accelerator": "dynamo_backend dynamo_plugin",
     "training on TPUs": "MpDeviceLoaderWrapper install_xla prepare_tpu",
     "training with SageMaker": "prepare_sagemager_args_inputs",
 }

@@ -5,6 +5,7 @@ import re
 import torch
 
 from ..compat.modeling import extract_model_from_parallel
+from ..training.compilation import without_compilation
 from ..training.prepared_forward import forward_of
 from .collectives import broadcast_object_list, reduce
 from .gathered_parameters import gathered
@@ -79,11 +80,7 @@ def fsdp2_switch_optimizer_parameters(optimizer, mapping):
 
 def fsdp2_canonicalize_names(named_params):
     """Without what checkpointing and compilation add to the names."""
-    names = {}
-    for name, value in named_params.items():
-        name = name.replace("._checkpoint_wrapped_module", "")
-        names[name.removeprefix("_orig_mod.").replace("._orig_mod", "")] = value
-    return names
+    return {without_compilation(name.replace("._checkpoint_wrapped_module", "")): value for name, value in named_params.items()}
 
 
 def fsdp2_apply_ac(accelerator, model):

@@ -32,18 +32,15 @@ class Job:
 
 
 @contextlib.contextmanager
-def _without_megatron():
-    """The engine neither refuses a job that is to follow Megatron-LM, which this package does by its plugin, nor follows a configuration file that
-    says the same."""
-    name = "ACCELERATE_USE_MEGATRON_LM"
-    asked = os.environ.get(name)
-    if asked is not None:
-        os.environ[name] = "no"
+def _without_plugins():
+    """The engine neither refuses a job that is to follow Megatron-LM or is to be compiled, which this package does by its plugins, nor follows a
+    configuration file that says the same."""
+    asked = {name: os.environ[name] for name in ("ACCELERATE_USE_MEGATRON_LM", "ACCELERATE_DYNAMO_BACKEND") if name in os.environ}
+    os.environ.update(dict.fromkeys(asked, "no"))
     try:
         yield
     finally:
-        if asked is not None:
-            os.environ[name] = asked
+        os.environ.update(asked)
 
 
 def connect(settings: dict) -> None:
@@ -54,7 +51,7 @@ def connect(settings: dict) -> None:
     leave()
     interrupts.watch()
     Job.was_made = True
-    with _without_megatron():
+    with _without_plugins():
         Job.handle = capi.accel_state_create(fill(capi.accel_state_options_t(), settings))
     Job.settings = settings
     if is_set("cpu_affinity") and parse_flag_from_env("ACCELERATE_DEBUG_MODE"):
@@ -68,7 +65,7 @@ def is_set(name):
 
 def share(settings: dict) -> None:
     """Another training in the same job: the ranks do not meet again. Settings of the job itself can only be repeated."""
-    with _without_megatron():
+    with _without_plugins():
         Job.handle = capi.accel_state_share(Job.handle, fill(capi.accel_state_options_t(), settings))
 
 

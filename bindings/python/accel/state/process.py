@@ -359,7 +359,7 @@ class AcceleratorState(View):
 
     @property
     def dynamo_plugin(self):
-        """How models are compiled: not at all."""
+        """How models of torch are compiled, as the latest Accelerator was told."""
         from ..training.compilation import TorchDynamoPlugin
 
         return TorchDynamoPlugin(backend="no") if Job.dynamo_plugin is None else Job.dynamo_plugin

@@ -40,7 +40,7 @@ from .accelerator_arguments import (backward_settings, choice, coordinate, gradi
                                     is_prepared, kind_of, lomo_of_package, loss_in_engine, placements_of, pytorch_model, remembered, stepping_engine)
 from .accelerator_precision import RECIPE_HANDLERS, AcceleratorPrecision, handler_property
 from .captured_step import CapturedStep
-from .compilation import without_compilation
+from .compilation import chosen_plugin
 from .pipeline_step import pipeline_step
 
 _HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, InitProcessGroupKwargs, ProfileKwargs, *RECIPE_HANDLERS)
@@ -73,7 +73,7 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
         megatron_lm_plugin, fsdp_plugin, parallelism_config = megatron_layout.choose(
             megatron_lm_plugin, fsdp_plugin, parallelism_config, deepspeed_plugin or deepspeed_plugins, torch_tp_plugin)
         sharded_by, mixed_precision = sharding_choice.choose(fsdp_plugin, deepspeed_plugin, deepspeed_plugins, mixed_precision)
-        dynamo_plugin = without_compilation(dynamo_backend, dynamo_plugin)
+        dynamo_plugin = chosen_plugin(dynamo_backend, dynamo_plugin)
         parallelism_config = chosen_parallelism(parallelism_config, torch_tp_plugin)
         check_types(project_config=(project_config, ProjectConfiguration), dataloader_config=(dataloader_config, DataLoaderConfiguration),
                     split_batches=(split_batches, bool))
@@ -514,7 +514,7 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
             whole = None
         if whole is None:
             is_wrapped = unwrap and is_torch_model(model)
-            whole = (self.unwrap_model(model, keep_fp32_wrapper=True) if is_wrapped else model).state_dict()  # its prepared forward stays
+            whole = (self.unwrap_model(model, keep_torch_compile=False) if is_wrapped else model).state_dict()  # its prepared forward stays
         return whole if kind is None else {name: in_floating_type(value, kind) for name, value in whole.items()}
 
     def _type_of_whole_weights(self):

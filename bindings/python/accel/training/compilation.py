@@ -2,9 +2,9 @@
 
 import copy
 import dataclasses
+import sys
 from types import MethodType
 
-from ..compat import missing
 from ..engine.torch_types import torch_module
 from ..generated import settings
 from ..generated.enums import DynamoBackend
@@ -34,17 +34,25 @@ class TorchDynamoPlugin(settings.TorchDynamoPlugin):
         return {name: value for name, value in super().to_kwargs().items() if name != "use_regional_compilation"}
 
 
-def without_compilation(backend, plugin):
-    """The plugin of an Accelerator that asks for no compilation. Raises for settings that ask for one."""
+def chosen_plugin(backend, plugin):
+    """How an Accelerator with these arguments compiles models of torch; without any ACCELERATE_DYNAMO_* say so."""
     if plugin is not None and not isinstance(plugin, TorchDynamoPlugin):
         raise TypeError(f"dynamo_plugin is a {type(plugin).__name__}; expected a TorchDynamoPlugin")
     if backend is not None and plugin is not None:
         raise ValueError("give dynamo_backend or dynamo_plugin, not both")
-    if backend is not None:
-        plugin = TorchDynamoPlugin(backend=backend)
-    if plugin is not None and plugin.backend != DynamoBackend.NO:
-        raise NotImplementedError(missing.text("dynamo_plugin" if backend is None else "dynamo_backend"))
-    return plugin
+    return TorchDynamoPlugin(backend=backend) if plugin is None else plugin
+
+
+def refuse_compilation(plugin, why):
+    """Refuses a backend that compiles, where nothing can be compiled."""
+    if plugin.backend not in (DynamoBackend.NO, DynamoBackend.EAGER):
+        raise NotImplementedError(f"dynamo_backend={plugin.backend.value.lower()!r}: {why} or the backends \"no\" and \"eager\"")
+
+
+def refuse_for_own_modules(plugin, model):
+    """A model of the package has no Python to compile."""
+    refuse_compilation(plugin, f"torch.compile compiles models of torch, and the {type(model).__name__} is one of accel, which has fused kernels, and "
+                               "accelerator.capture() for whole steps; expected a model of torch,")
 
 
 def _is_module(value):
@@ -52,21 +60,36 @@ def _is_module(value):
     return torch is not None and isinstance(value, torch.nn.Module)
 
 
+def _without_ranks(module):
+    """The model inside of a prepared one of several ranks; another module itself."""
+    return module.module if getattr(type(module), "is_around_model", False) else module
+
+
 def is_compiled_module(module):
-    """Whether torch.compile made it."""
-    return _is_module(module) and hasattr(torch_module(), "_dynamo") and isinstance(module, torch_module()._dynamo.OptimizedModule)
+    """Whether torch.compile made it, or what is in a model that several ranks train."""
+    kind = getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", None)  # without importing the compiler
+    return kind is not None and isinstance(_without_ranks(module), kind)
 
 
 def has_compiled_regions(module):
     """Whether torch.compile made a module inside of it."""
-    return _is_module(module) and any(is_compiled_module(part) for part in module.modules() if part is not module)
+    if not _is_module(module) or "torch._dynamo" not in sys.modules:
+        return False
+    module = _without_ranks(module)
+    return any(is_compiled_module(part) for part in module.modules() if part is not module)
 
 
 def wrapped_by_compilation(module):
     """The model that torch.compile or compile_regions() was given; None for a model that is not compiled."""
+    module = _without_ranks(module)
     if is_compiled_module(module):
         return module._orig_mod
     return vars(module).get("_orig_mod") if has_compiled_regions(module) else None
+
+
+def without_compilation(name):
+    """The name of a tensor or module in the model that was compiled."""
+    return ".".join(part for part in name.split(".") if part != "_orig_mod")
 
 
 def is_repeated_blocks(module):
@@ -103,16 +126,29 @@ def _compile_parts(module, settings):
     return twin
 
 
+def regions(module):
+    """The modules that regional compilation compiles: the repeated blocks, and each part around them that has none."""
+    if is_repeated_blocks(module):
+        yield from module
+    elif has_repeated_blocks(module):
+        for child in module.children():
+            yield from regions(child)
+    else:
+        yield module
+
+
+def compile_in_place(module, **settings):
+    """module.compile(), also of torch's own classes, of which that compiles nothing: the compiler passes over their code where it begins with it."""
+    if type(module).__module__.startswith("torch.nn."):
+        module._compiled_call_impl = torch_module().compile(lambda *args, **kwargs: module._call_impl(*args, **kwargs), **settings)
+    else:
+        module.compile(**settings)
+
+
 def compile_regions_deepspeed(module, **settings):
     """As compile_regions(), in the model itself: each part gets a compiled forward and stays the same object."""
-    if not has_repeated_blocks(module):
-        module.compile(**settings)
-        return
-    for child in module.children():
-        if is_repeated_blocks(module):
-            child.compile(**settings)
-        else:
-            compile_regions_deepspeed(child, **settings)
+    for part in regions(module):
+        compile_in_place(part, **settings)
 
 
 def compile_regions_fsdp2(module, **settings):

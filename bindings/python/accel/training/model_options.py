@@ -8,12 +8,15 @@ from ..parallel import sharding_choice, split_sequences
 from ..parallel.ddp import DistributedDataParallelKwargs
 from ..parallel.parallelism_config import layer_options
 from ..state.options import fill
+from .compilation import refuse_for_own_modules
 
 
 def build(accelerator, model, device_placement, evaluation_mode, split_by_program, given):
     """(accel_prepare_model_options_t, what it points to and does not keep, by name). `given` has by the names of its pointers the fields of a call,
     or None; split_by_program may be None."""
     config, is_of_torch, megatron = accelerator.parallelism_config, is_torch_model(model), accelerator.state.megatron_lm_plugin
+    if not is_of_torch:
+        refuse_for_own_modules(accelerator.state.dynamo_plugin, model)
     options = capi.accel_prepare_model_options_t(device_placement=int(device_placement), evaluation_mode=int(evaluation_mode))
     if split_by_program is not None or is_split(model):
         options.split_by_program = int(split_by_program is None or split_by_program)

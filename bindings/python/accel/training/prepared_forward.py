@@ -23,6 +23,7 @@ class _Call:
     def __init__(self, forward, args, kwargs):
         self.forward, self.args, self.kwargs, self.output = forward, args, kwargs, None
 
+    @not_traced
     def run(self):
         if not split_sequences.are_split():
             return self.forward(*self.args, **self.kwargs)
@@ -31,6 +32,7 @@ class _Call:
         except RuntimeError as error:
             raise torch_sequences.at_layer(error)
 
+    @not_traced
     def returned(self, _inputs):
         """What the engine gets: the tensors of the output."""
         self.output = output = self.run()
@@ -75,10 +77,10 @@ def _is_tensor(value):
 def _with_tensors(output, tensors):
     """The output with the tensors that the engine returned; itself when they are those that it had."""
     if isinstance(output, torch.Tensor):
-        return to_torch(tensors)
-    returned = [to_torch(tensor) for tensor in tensors]
+        return to_torch(tensors, output)
     former = []
     map_leaves(output, _is_tensor, former.append)
+    returned = [to_torch(tensor, old) for tensor, old in zip(tensors, former)]
     if all(new is old for new, old in zip(returned, former)):
         return output
     rest = iter(returned)
@@ -159,7 +161,7 @@ class UnwrappedForward:
     @not_traced
     def __call__(self, *args, **kwargs):
         model = self.alone.model
-        if any(call.forward is model for call in _calls.open):
+        if any(call.forward is model or getattr(call.forward, "_orig_mod", None) is model for call in _calls.open):
             return self.alone.forward(*args, **kwargs)
         return self.alone(*args, **kwargs)
 
@@ -174,6 +176,8 @@ def _own_forward(model):
 class DistributedModel(torch.nn.Module):
     """A model that is trained by several ranks. `module` is the model inside, whose attributes it has; what the model lacks is as of torch's
     DistributedDataParallel. `exchange` has the settings of the exchange of gradients, a DistributedDataParallelKwargs."""
+
+    is_around_model = True  # is_compiled_module() and the like look inside
 
     def __init__(self, module, exchange):
         super().__init__()
@@ -237,15 +241,30 @@ class EngineModel(torch.nn.Module):
 def forward_of(model) -> "PreparedForward | None":
     """The forward of a prepared model; None for a model that is not prepared."""
     model = model.module if isinstance(model, EngineModel) else model
-    forward = vars(model).get("forward") if isinstance(model, torch.nn.Module) else None
-    return forward if isinstance(forward, PreparedForward) else None
+    if not isinstance(model, torch.nn.Module):
+        return None
+    forward = vars(model).get("forward")
+    if isinstance(forward, PreparedForward):
+        return forward
+    return forward_of(model._orig_mod) if _is_compiled(model) else None
+
+
+def _is_compiled(module):
+    return "dynamo_ctx" in vars(module)
 
 
 def restore_forward(model):
     """Gives a prepared model the forward back that it had before."""
     for module in model.modules():
         if isinstance(vars(module).get("forward"), (PreparedForward, UnwrappedForward)):
-            del module.forward
+            drop_forward(module)
+
+
+def drop_forward(module):
+    """Takes a forward away that prepare() has set."""
+    del module.forward
+    if _is_compiled(module):
+        module._initialize()  # else it would have none
 
 
 # What only wraps a model: prepared ones, and torch's own for data parallelism.

@@ -18,10 +18,12 @@ from ..megatron.groups import on_main_process
 from ..parallel import shared_experts, split_layers, split_sequences, torch_sequences
 from ..parallel.collectives import agreed
 from ..parallel.deepspeed import selected_of
-from ..state.job import sharded_by
+from ..state.job import Job, sharded_by
 from . import sparse_gradients
+from .compilation import without_compilation
+from .compiled_forward import Compilation
 from .mirrored_module import followed, mirror
-from .prepared_forward import DistributedModel, PreparedForward, StagedForward, UnwrappedForward, forward_of, run_forward
+from .prepared_forward import DistributedModel, PreparedForward, StagedForward, UnwrappedForward, drop_forward, forward_of, run_forward
 from .staged_model import StagedModel
 
 
@@ -34,12 +36,15 @@ def prepare(model: torch.nn.Module, state, options, exchange, param_init_fn=None
     with which the parts of stages are measured."""
     wraps = exchange is not None
     if isinstance(vars(model).get("forward"), UnwrappedForward):  # of an earlier Accelerator
-        del model.forward
+        drop_forward(model)
     plugin, deepspeed = sharded_by()
+    compilation = Compilation(model, Job.dynamo_plugin, in_place=bool(deepspeed or Job.megatron_lm_plugin))
     gets_weights = wraps and capi.accel_process_index(state) != 0
     sparse = sparse_gradients.sparse_parameters_of(model) if wraps else {}
     with sparse_gradients.hidden(sparse.values()):
         stages = StagedModel.of(model, state, options, sample)
+    if stages is not None:
+        compilation.leave("the stages")
     parts: dict = {}
 
     def mirrored():
@@ -62,6 +67,8 @@ def prepare(model: torch.nn.Module, state, options, exchange, param_init_fn=None
                 torch_sequences.add_hooks(model, state)
             experts = shared_experts.prepare(model, state, options)
             split = split_layers.prepare(model, state, options, experts)
+            if split is not None or experts is not None or split_sequences.ranks_of(state) > 1:
+                compilation.leave("layers and sequences that ranks share")
         if experts is not None:
             options.tensor_parallel.plan = experts.plan_with(options.tensor_parallel.plan or "auto")
         return inner, experts, split, is_dense
@@ -74,7 +81,6 @@ def prepare(model: torch.nn.Module, state, options, exchange, param_init_fn=None
     for module, part in parts.items():
         part.is_shared = wraps
         followed[module] = part
-    forward = model if wraps else model.forward
     groups = [sharded["module"] for sharded in capi.accel_sharded_modules(handle)]
     if groups and sparse:
         raise ValueError(f"{', '.join(sparse)}: embeddings with sparse=True have no gradients that could be sharded; expected sparse=False, or a "
@@ -83,15 +89,15 @@ def prepare(model: torch.nn.Module, state, options, exchange, param_init_fn=None
     if stages is not None:
         stages.compute_in_groups(groups)
         stages.recompute(checkpointed, functools.partial(_checkpointed, plugin=plugin))
-    for path in filter(None, groups):
-        if stages is not None and path in stages.parts.paths:
-            continue
-        module = model.get_submodule(path)
-        _call_through_engine(module, parts[module].handle, _checkpointed(module.forward, plugin) if path in checkpointed else module.forward)
+    gathered = {path: model.get_submodule(path) for path in groups if path and (stages is None or path not in stages.parts.paths)}
+    visible, forward = compilation.apply(list(gathered.values()), wraps)
+    for path, module in gathered.items():
+        own = compilation.of_group(module)
+        _call_through_engine(module, parts[module].handle, _checkpointed(own, plugin) if path in checkpointed else own)
     if "" in checkpointed:
         forward = _checkpointed(forward, plugin)
     if wraps:
-        prepared = DistributedModel(model, exchange)
+        prepared = DistributedModel(visible, exchange)
         prepared.forward = (PreparedForward(handle, prepared, forward) if stages is None else
                             StagedForward(handle, prepared, stages, options.pipeline.gather_output == 1))
         if not groups and stages is None:
@@ -100,10 +106,10 @@ def prepare(model: torch.nn.Module, state, options, exchange, param_init_fn=None
                 if not is_dense:
                     sparse_gradients.share_from_rank_0(model)
             if capi.accel_mixed_precision(state) != capi.ACCEL_PRECISION_NO:
-                model.forward = UnwrappedForward(capi.accel_unwrap_model(state, handle, None), model)
+                visible.forward = UnwrappedForward(capi.accel_unwrap_model(state, handle, None), visible)
     else:
-        prepared = model
-        prepared.forward = PreparedForward(handle, model, forward)
+        prepared = visible
+        prepared.forward = PreparedForward(handle, visible, forward)
     prepared.forward.is_split = split is not None or experts is not None or stages is not None
     prepared.forward.inputs_are_split = options.context_parallel.inputs_are_split == 1
     prepared._is_accelerate_prepared = True
@@ -166,7 +172,7 @@ def _around(model, prepared):
         if isinstance(one, DistributedModel) and one is not model:
             for path, module in one.module.named_modules():
                 if module is model:
-                    return one, path
+                    return one, without_compilation(path)
     return model, ""
 
 
