@@ -541,8 +541,7 @@ TEST_F(CapturedSteps, OutOfMemoryIsAnErrorOfOneStep) {
 
 // The ranks exchange gradients between two parts of the recording, so that ordinary steps of others fit in.
 TEST_F(CapturedSteps, OfSeveralRanksExchangeGradients) {
-  if (is_simulated() && device(0) == device(1))
-    GTEST_SKIP() << "a simulated recording gives all of its device the values from before it";
+  NEEDS_DEVICES(2);
   for (const bool as_bucket_view : {false, true})
     for (const Precision precision : {Precision::kNo, Precision::kFp16}) {
       SCOPED_TRACE(as_bucket_view);
@@ -586,6 +585,7 @@ TEST_F(CapturedSteps, OfSeveralRanksExchangeGradients) {
 }
 
 TEST_F(CapturedSteps, RefuseShardedModels) {
+  NEEDS_DEVICES(2);
   tests::on_mesh(
       {1, 2, 1},
       [](const tests::AcceleratorPtr& accelerator) {
