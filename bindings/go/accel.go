@@ -9127,7 +9127,8 @@ func DebugLiveObjects() int64 {
 
 // IsAvailable is accel_is_available. Whether a part is there, or a type of devices can be used.
 //
-//   - feature: "ucx", "nccl", "http", "torchscript", or the name of a type of devices: "cuda", "xpu", "npu".
+//   - feature: "ucx", "nccl", "http", "torchscript", or the name of a type of devices: "cuda", "xpu", "npu"; with
+//     "_graphs" behind it, the plugin for captured steps on these.
 //
 // Returns: 1, or 0 also for unknown names.
 func IsAvailable(feature string) bool {
@@ -16588,10 +16589,11 @@ func (state *State) ClipGradValue(module *Module, clipValue float64) error {
 // into the recording, which is done again. Results are those of an ordinary step, bit by bit, without gradient
 // history. On the CPU, and on devices for which LibTorch has no graphs, each call is an ordinary step. Tensors on the
 // CPU among the inputs come to the device first. The host's code runs in the first steps only, so schedulers step
-// outside, and it must not read numbers of the device. The step is recorded anew when an optimizer's settings (such
-// as the learning rate), its state, the mode of a prepared model, or the memory of a parameter is another one.
+// outside, and it must not read numbers of the device. The step is recorded anew when an optimizer's settings, its
+// state, the mode of a prepared model, or the memory of a parameter is another one; learning rates are read on the
+// device. Ranks with whole models exchange their gradients between two parts of the recording.
 //
-//   - state: A state of one process.
+//   - state: A state.
 //   - step: Owned with the result.
 //   - options: NULL: defaults.
 //

@@ -23,13 +23,14 @@ typedef struct accel_capture_options {
  * graphs, each call is an ordinary step. Tensors on the CPU among the inputs come to the device first.
  *
  * The host's code runs in the first steps only, so schedulers step outside, and it must not read numbers of the device. The
- * step is recorded anew when an optimizer's settings (such as the learning rate), its state, the mode of a prepared model, or
- * the memory of a parameter is another one.
- * @param state A state of one process.
+ * step is recorded anew when an optimizer's settings, its state, the mode of a prepared model, or the memory of a parameter is
+ * another one; learning rates are read on the device. Ranks with whole models exchange their gradients between two parts of
+ * the recording.
+ * @param state A state.
  * @param step Owned with the result.
  * @param options NULL: defaults.
  * @param out A module of the kind "CapturedStep". Its call returns, besides the errors of the step: UNSUPPORTED that names the
- *   operator that cannot be recorded, or the optimizer that counts its steps on the host; SHAPE_MISMATCH for inputs that no
+ *   operator that cannot be recorded, the optimizer that counts its steps on the host, or what ranks have to do together; SHAPE_MISMATCH for inputs that no
  *   recording has, when there are max_captures; OUT_OF_MEMORY; INVALID_STATE for a step that ends within an accumulation
  *   window, or that calls itself. A step that could not be recorded has changed nothing.
  * @return ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a module without a forward.

@@ -214,7 +214,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_set_log_level(int32_t lev
 ACCEL_SINCE(0, 1) int64_t accel_debug_live_objects(void);
 
 /** Whether a part is there, or a type of devices can be used.
- * @param feature "ucx", "nccl", "http", "torchscript", or the name of a type of devices: "cuda", "xpu", "npu".
+ * @param feature "ucx", "nccl", "http", "torchscript", or the name of a type of devices: "cuda", "xpu", "npu"; with
+ *   "_graphs" behind it, the plugin for captured steps on these.
  * @return 1, or 0 also for unknown names.
  * @threads any */
 ACCEL_SINCE(0, 1) int32_t accel_is_available(const char *feature);

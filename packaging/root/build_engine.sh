@@ -17,8 +17,8 @@ rm -rf /build/installed
 DESTDIR=/build/installed meson install -C "$build" --no-rebuild --quiet
 
 # Meson keeps the path of LibTorch that was linked with; what is relative comes before it.
-for file in lib/libaccel.so lib/accel/libaccel_ucx.so; do
-  file=$(readlink -f "/build/installed$prefix/$file")
+for file in "/build/installed$prefix"/lib/libaccel.so "/build/installed$prefix"/lib/accel/libaccel_*.so; do
+  file=$(readlink -f "$file")
   patchelf --set-rpath "$(patchelf --print-rpath "$file" | sed "s|:$prefix/lib/torch/lib||")" "$file"
 done
 

@@ -43,11 +43,11 @@ class PreparedOptimizer final : public optim::Optimizer {
     if (gradient_state_->sync_gradients()) optimizer_->zero_grad(set_to_none);
   }
   const std::vector<optim::ParameterGroup>& groups() const override {
-    update_.outcome().settle();
+    update_.outcome().make_waiting_calls();  // schedulers change settings
     return optimizer_->groups();
   }
   optim::ParameterGroup& group(size_t index) override {
-    update_.outcome().settle();
+    update_.outcome().make_waiting_calls();
     return optimizer_->group(index);
   }
   void add_group(std::vector<at::Tensor> parameters, std::optional<double> lr,
@@ -64,7 +64,10 @@ class PreparedOptimizer final : public optim::Optimizer {
   int64_t expected_state_bytes(const at::Tensor& parameter) const override {
     return optimizer_->expected_state_bytes(parameter);
   }
-  void write_device_rates() override { optimizer_->write_device_rates(); }
+  void write_device_rates() override {
+    update_.outcome().make_waiting_calls();
+    optimizer_->write_device_rates();
+  }
   c10::IValue state_dict() const override {
     update_.outcome().settle();
     return optimizer_->state_dict();

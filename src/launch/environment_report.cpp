@@ -29,6 +29,7 @@
 #include "machine/processors.hpp"
 #include "machine/visible_gpus.hpp"
 #include "os/list_folder.hpp"
+#include "os/plugin_file.hpp"
 #include "os/read_line.hpp"
 
 namespace accel::launch {
@@ -298,6 +299,14 @@ std::string own_library() {
   return "";
 }
 
+// The files of the plugins that libaccel.so beside this program finds.
+Json plugins_of() {
+  Json::Members members;
+  for (const auto& [name, path] : plugin_paths(std::filesystem::path(own_library()).parent_path()))
+    members.emplace_back(name, Json(path));
+  return Json(std::move(members));
+}
+
 // The folder of the LibTorch that the dynamic linker finds for the library beside this program, by LD_LIBRARY_PATH, the
 // library's own folders or the system's; empty if it finds none. The linker lists it: nothing is loaded.
 std::filesystem::path linked_libtorch() {
@@ -362,6 +371,7 @@ Json environment_report(const std::string& configuration) {
   report.emplace_back("devices", devices_of());
   report.emplace_back("ucx", ucx_of());
   add(report, "nccl", library_file("libnccl.so.2"));
+  report.emplace_back("plugins", plugins_of());
   report.emplace_back("libtorch", libtorch_of());
   report.emplace_back("python", python_of());
   report.emplace_back("configuration", configuration_of(configuration));

@@ -9,19 +9,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "optim/parameter_state.hpp"
 #include "precision/overflow_flag.hpp"
 
 namespace accel::optim {
 namespace {
-
-// States of parameters on a device that are on the host are numbers.
-std::vector<at::Tensor> numbers_of(const ParameterState& state) {
-  std::vector<at::Tensor> numbers;
-  if (state.step.defined() && state.step.is_cpu()) numbers.push_back(state.step);
-  for (const StateValue& value : state.values)
-    if (value.tensor.defined() && value.tensor.is_cpu()) numbers.push_back(value.tensor);
-  return numbers;
-}
 
 // Values of dense tensors of one device, to be put back where a flag of the device says so, without the host.
 class FormerValues {
@@ -70,7 +62,7 @@ std::vector<at::Tensor> changed_by(const Update& update) {
 void OpenStep::note(size_t index, const ParameterState& state) {
   if (overflow_ == nullptr) return;
   Former former{index, state, {}};
-  for (const at::Tensor& number : numbers_of(state)) former.numbers.push_back(number.item<float>());
+  for (const at::Tensor& number : host_numbers(state)) former.numbers.push_back(number.item<float>());
   former_.push_back(std::move(former));
 }
 
@@ -117,7 +109,7 @@ void OpenStep::settle(std::vector<ParameterState>& states) {
   for (const Former& former : noted) {
     states[former.index] = former.state;
     size_t place = 0;
-    for (const at::Tensor& number : numbers_of(former.state))
+    for (const at::Tensor& number : host_numbers(former.state))
       *number.mutable_data_ptr<float>() = former.numbers[place++];
   }
 }

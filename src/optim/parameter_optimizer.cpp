@@ -18,7 +18,9 @@
 #include "kernels/update/tensor_lists.hpp"
 #include "optim/parameter_state.hpp"
 #include "optim/rules/rounding.hpp"
+#include "optim/update_recording.hpp"
 #include "precision/autocast_weight_cache.hpp"
+#include "precision/overflow_flag.hpp"
 #include "tensor/access.hpp"
 #include "tensor/file_memory.hpp"
 
@@ -84,6 +86,7 @@ void count_step(c10::ArrayRef<Update> updates) {
     if (!step.defined()) continue;
     if (step.is_cpu()) {
       *step.mutable_data_ptr<float>() += 1;  // an operator call each would cost more than small updates
+      if (UpdateRecording* const recording = UpdateRecording::current()) recording->count(step);
     } else {
       on_device.push_back(step);
     }
@@ -171,6 +174,7 @@ bool ParameterOptimizer::step_unless(const std::shared_ptr<precision::OverflowFl
   const bool is_placed =
       std::any_of(groups_.begin(), groups_.end(), [](const auto& group) { return group.state_memory; });
   if (overflow != nullptr && (rule_->updates_in_backward() || rule_->is_program() || is_placed)) return false;
+  if (overflow != nullptr && overflow->is_recorded() && counts_on_host()) return false;
   progress_.latest.settle(progress_.states);
   progress_.latest = OpenStep(overflow);
   for (const auto& group : groups_) {
@@ -256,8 +260,8 @@ void ParameterOptimizer::write_device_rates() {
   const at::NoGradGuard no_grad;
   for (ParameterGroup& group : groups_) {
     if (group.parameters.empty() || group.parameters[0].is_cpu()) continue;
-    require(rule_->reads_device_rate(), Status::kUnsupported, "steps of the optimizer \"", rule_->name(),
-            "\" cannot be captured, because its updates hold numbers of the host; expected sgd, adam or adamw");
+    require(rule_->reads_device_rate(), Status::kUnsupported, "updates of the optimizer \"", rule_->name(),
+            "\" read no rate on the device; expected sgd, adam or adamw");
     const c10::Device device = group.parameters[0].device();
     for (const at::Tensor& parameter : group.parameters)
       require(parameter.device() == device, Status::kUnsupported, "a parameter group is on ", device, " and ",
@@ -315,6 +319,7 @@ void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Param
     progress_.latest.note(pair.index, progress_.states[pair.index]);
     Update update{pair.index, pair.parameter, pair.gradient, &progress_.states[pair.index]};
     update.is_first = prepare_state(group, pair);
+    if (UpdateRecording* const recording = UpdateRecording::current()) recording->note(*update.state);
     if (in_float32) {
       const at::Tensor& master = update.state->master;
       if (master.defined()) update.parameter = master;
@@ -381,11 +386,16 @@ void ParameterOptimizer::zero_grad(bool set_to_none) {
 }
 
 std::optional<uint64_t> ParameterOptimizer::number_of_repeatable_state() const {
+  progress_.latest.settle(progress_.states);  // a step that was skipped has made no state
+  if (counts_on_host() && !rule_->records_numbers()) return std::nullopt;
+  return progress_.state_number;
+}
+
+bool ParameterOptimizer::counts_on_host() const {
   const auto is_counted = [](const ParameterState& state) { return state.step.defined(); };
   const bool is_counted_here =
       rule_->counts_steps() || std::any_of(progress_.states.begin(), progress_.states.end(), is_counted);
-  if (is_counted_here && !rule_->keeps_step_on_device()) return std::nullopt;
-  return progress_.state_number;
+  return is_counted_here && !rule_->keeps_step_on_device();
 }
 
 c10::IValue ParameterOptimizer::state_dict() const {

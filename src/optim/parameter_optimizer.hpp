@@ -50,12 +50,13 @@ class ParameterOptimizer final : public Optimizer {
 
   const UpdateRule& rule() const { return *rule_; }
   // For updates that a device has recorded and does again: a number that changes when other tensors become the state,
-  // of which the recorded update knows nothing. Nothing where the host counts the updates, and so must do them.
+  // of which the recorded update knows nothing. Nothing where the host counts the updates and so must do them.
   std::optional<uint64_t> number_of_repeatable_state() const;
   // Updates one parameter with its gradient, for rules that update in backward. `parameter` is the index in the group.
   void update_one(size_t group, size_t parameter);
 
  private:
+  bool counts_on_host() const;
   void update_in_windows(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs);
   // Entries of one group that share a device and a dtype.
   void update(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs);

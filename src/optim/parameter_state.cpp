@@ -178,6 +178,14 @@ at::Tensor empty_like_parameter(const ParameterGroup& group, const at::Tensor& p
   return group.state_memory ? group.state_memory(parameter, dtype) : at::empty_like(parameter, dtype);
 }
 
+std::vector<at::Tensor> host_numbers(const ParameterState& state) {
+  std::vector<at::Tensor> numbers;
+  if (state.step.defined() && state.step.is_cpu()) numbers.push_back(state.step);
+  for (const StateValue& value : state.values)
+    if (value.tensor.defined() && value.tensor.is_cpu()) numbers.push_back(value.tensor);
+  return numbers;
+}
+
 bool computes_in_float32(const ParameterGroup& group, const at::Tensor& parameter) {
   return group.precision != UpdatePrecision::kAsStored && at::isReducedFloatingType(parameter.scalar_type());
 }

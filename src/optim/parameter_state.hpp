@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "kernels/update/element_span.hpp"
 #include "optim/rules/update_rule.hpp"
@@ -10,6 +11,9 @@ namespace accel::optim {
 
 // Whether a half-precision parameter is updated in float32.
 bool computes_in_float32(const ParameterGroup& group, const at::Tensor& parameter);
+
+// The host keeps float32 scalars of the state of a parameter on a device: these.
+std::vector<at::Tensor> host_numbers(const ParameterState& state);
 
 // The dtype of an entry of kind kLikeParameter.
 c10::ScalarType state_dtype(const StateEntry& entry, const ParameterGroup& group, const at::Tensor& parameter);

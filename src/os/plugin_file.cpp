@@ -6,12 +6,14 @@
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>
+#include <string_view>
 #include <vector>
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "os/linker_error.hpp"
+#include "os/list_folder.hpp"
 #include "os/loaded_file.hpp"
 #include "os/read_line.hpp"
 
@@ -35,10 +37,10 @@ std::string own_folder() {
   return slash == std::string::npos ? "." : file.substr(0, slash);
 }
 
-std::vector<std::string> plugin_folders() {
+std::vector<std::string> plugin_folders(const std::string& folder_of_library = "") {
   std::vector<std::string> folders;
   if (const auto path = environment_text("ACCEL_PLUGIN_PATH")) folders.push_back(*path);
-  const std::string here = own_folder();
+  const std::string here = folder_of_library.empty() ? own_folder() : folder_of_library;
   folders.push_back(here + "/accel");
   folders.push_back(here);
   for (const char* built : {"/comm/ucx", "/comm/nccl", "/tensor/graphs", "/http/server"})
@@ -55,6 +57,21 @@ std::optional<std::string> plugin_path(const std::string& name) {
     if (access(file.c_str(), R_OK) == 0) return file;
   }
   return std::nullopt;
+}
+
+std::map<std::string, std::string> plugin_paths(const std::string& folder_of_library) {
+  constexpr std::string_view kBegin = "libaccel_", kEnd = ".so";
+  std::map<std::string, std::string> paths;
+  for (const std::string& folder : plugin_folders(folder_of_library)) {
+    if (!is_folder(folder)) continue;
+    for (const std::string& file : list_folder(folder)) {
+      if (file.size() <= kBegin.size() + kEnd.size() || file.compare(0, kBegin.size(), kBegin) != 0 ||
+          file.compare(file.size() - kEnd.size(), kEnd.size(), kEnd) != 0)
+        continue;
+      paths.emplace(file.substr(kBegin.size(), file.size() - kBegin.size() - kEnd.size()), folder + "/" + file);
+    }
+  }
+  return paths;
 }
 
 std::string missing_plugin(const std::string& name) {

@@ -66,6 +66,9 @@ class GradientExchange {
   virtual bool end_gathers() { return false; }
   // Ahead of the exchange behind them. After an error gradients of these are gone, or not complete.
   virtual void end_micro_batches(bool /*have_failed*/) {}
+  // Behind a backward of a step that a device records: each time that the step is done the gradients are exchanged
+  // here, between two parts of the recording. Now no rank takes part.
+  virtual void record_exchange() {}
 };
 
 }  // namespace accel::parallel

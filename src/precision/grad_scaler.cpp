@@ -143,7 +143,8 @@ bool GradScaler::may_fail() const {
 at::Tensor GradScaler::begin_backward(c10::Device device) {
   backwards_ += 1;
   hear();
-  const bool is_known = unknown_.empty() || !on_device_ || on_device_->value.device() != device;
+  const bool is_known =
+      (unknown_.empty() && recorded_ == nullptr) || !on_device_ || on_device_->value.device() != device;
   return is_known ? at::Tensor() : on_device_->value;
 }
 
@@ -154,7 +155,8 @@ double GradScaler::scale_for_backward() {
 
 at::Tensor GradScaler::inverse_on(c10::Device device) const {
   hear();
-  if (!unknown_.empty() && on_device_ && on_device_->value.device() == device) return on_device_->value.reciprocal();
+  const bool is_of_device = !unknown_.empty() || recorded_ != nullptr;
+  if (is_of_device && on_device_ && on_device_->value.device() == device) return on_device_->value.reciprocal();
   return at::full({}, static_cast<float>(1.0 / scale()), at::TensorOptions().dtype(at::kFloat).device(device));
 }
 
@@ -176,18 +178,21 @@ void GradScaler::update(bool overflowed, const ScaledGradients* stepped) {
   for (const auto& gradients : carriers(stepped)) gradients->multiply(factor);
 }
 
+void GradScaler::bring_to(c10::Device device) {
+  if (on_device_ && on_device_->value.device() == device) return;
+  const LossScale& scale = settled();
+  const auto options = at::TensorOptions().device(device);
+  on_device_ = DeviceLossScale{at::full({}, scale.value, options.dtype(at::kFloat)),
+                               at::full({}, scale.growth_tracker, options.dtype(at::kInt)),
+                               at::full({}, scale.tolerated, options.dtype(at::kInt))};
+}
+
 void GradScaler::update(const std::shared_ptr<OverflowFlag>& overflow, const ScaledGradients* stepped) {
   if (rules_.is_constant) return;
   const at::NoGradGuard no_grad;
   hear();
   const at::Tensor& found = overflow->tensor();
-  if (!on_device_ || on_device_->value.device() != found.device()) {
-    const LossScale& scale = settled();
-    const auto options = at::TensorOptions().device(found.device());
-    on_device_ = DeviceLossScale{at::full({}, scale.value, options.dtype(at::kFloat)),
-                                 at::full({}, scale.growth_tracker, options.dtype(at::kInt)),
-                                 at::full({}, scale.tolerated, options.dtype(at::kInt))};
-  }
+  bring_to(found.device());
   const auto others = carriers(stepped);
   const at::Tensor former = others.empty() ? at::Tensor() : on_device_->value.clone();
   count_on_device(found);
@@ -195,6 +200,11 @@ void GradScaler::update(const std::shared_ptr<OverflowFlag>& overflow, const Sca
     const at::Tensor factor = on_device_->value / former;
     for (const auto& gradients : others) gradients->multiply(factor);
   }
+  if (recorded_ == nullptr) hear_later(overflow);
+}
+
+void GradScaler::hear_later(const std::shared_ptr<OverflowFlag>& overflow) {
+  hear();
   unknown_.push_back(overflow);
   if (may_fail()) settled();
 }
@@ -296,6 +306,12 @@ at::Tensor ScaledGradients::found() {
   const bool any =
       std::any_of(found_.begin(), found_.end(), [](const at::Tensor& found) { return found.item<float>() != 0; });
   return at::full({}, any ? 1 : 0, at::kFloat);
+}
+
+std::shared_ptr<OverflowFlag> ScaledGradients::flag(at::Tensor found) const {
+  auto* const recorded = scaler_->recorded_;
+  return recorded != nullptr ? recorded->emplace_back(OverflowFlag::recorded(std::move(found)))
+                             : std::make_shared<OverflowFlag>(std::move(found));
 }
 
 void ScaledGradients::finish(bool overflowed) {

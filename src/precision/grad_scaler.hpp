@@ -20,6 +20,7 @@
 namespace accel::precision {
 
 class ScaledGradients;
+class ScaleRecording;
 
 // When the scale shrinks, in the words of DeepSpeed. The defaults are the rules of torch.amp.GradScaler.
 struct BackoffRules {
@@ -73,14 +74,17 @@ class GradScaler final : public tensor::Stateful {
 
  private:
   friend class ScaledGradients;
+  friend class ScaleRecording;
 
   void begin(const LossScale& scale);
   const LossScale& settled() const;
+  void bring_to(c10::Device device);
   // Counts the steps whose flags have arrived.
   void hear() const;
   void count(bool overflowed) const;
   void count_on_device(const at::Tensor& found);
   bool may_fail() const;
+  void hear_later(const std::shared_ptr<OverflowFlag>& overflow);
   // 1 / scale on a device.
   at::Tensor inverse_on(c10::Device device) const;
   std::vector<std::shared_ptr<ScaledGradients>> carriers(const ScaledGradients* stepped) const;
@@ -92,6 +96,7 @@ class GradScaler final : public tensor::Stateful {
   std::optional<DeviceLossScale> on_device_;                   // with them
   int64_t backwards_ = 0;
   std::vector<std::weak_ptr<ScaledGradients>> users_;
+  std::vector<std::shared_ptr<OverflowFlag>>* recorded_ = nullptr;  // while a device records a step: gets its flags
 };
 
 // The gradients of one optimizer between a scaled backward and the step.
@@ -108,12 +113,15 @@ class ScaledGradients : public std::enable_shared_from_this<ScaledGradients> {
   // otherwise, the host waits for it.
   at::Tensor found();
   bool overflowed() { return found().item<float>() != 0; }
+  // A flag of what was found.
+  std::shared_ptr<OverflowFlag> flag(at::Tensor found) const;
   // After the step, or after it was skipped.
   void finish(bool overflowed);
   void finish(const std::shared_ptr<OverflowFlag>& overflow);
 
  private:
   friend class GradScaler;
+  friend class ScaleRecording;
   ScaledGradients(std::shared_ptr<GradScaler> scaler, Parameters parameters)
       : scaler_(std::move(scaler)), parameters_(std::move(parameters)) {}
 

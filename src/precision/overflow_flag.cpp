@@ -28,6 +28,14 @@ OverflowFlag::OverflowFlag(at::Tensor found) : found_(std::move(found)) {
   copied_->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
 }
 
+std::shared_ptr<OverflowFlag> OverflowFlag::recorded(at::Tensor found) {
+  std::shared_ptr<OverflowFlag> flag(new OverflowFlag());
+  flag->found_ = std::move(found);
+  flag->is_recorded_ = true;
+  flag->value_ = false;
+  return flag;
+}
+
 bool OverflowFlag::is_known() const {
   const std::lock_guard lock(mutex_);
   return value_ || (host_.defined() && copied_->query());

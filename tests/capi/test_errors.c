@@ -41,6 +41,7 @@ static void test_is_available(void **state) {
   assert_int_equal(accel_is_available(NULL), -1);
   assert_in_range(accel_is_available("cuda"), 0, 1);
   assert_in_range(accel_is_available("ucx"), 0, 1);
+  assert_in_range(accel_is_available("cuda_graphs"), 0, 1);
   accel_buffer_t reason = ACCEL_BUFFER_INIT;
   assert_ok(accel_unavailable_reason("torchscript", &reason));
   assert_int_equal(reason.size, 0);
@@ -50,6 +51,9 @@ static void test_is_available(void **state) {
   accel_buffer_dispose(&reason);
   assert_ok(accel_unavailable_reason("ucx", &reason));
   assert_int_equal(reason.size == 0, accel_is_available("ucx"));
+  accel_buffer_dispose(&reason);
+  assert_ok(accel_unavailable_reason("cuda_graphs", &reason));
+  assert_int_equal(reason.size == 0, accel_is_available("cuda_graphs"));
   accel_buffer_dispose(&reason);
   assert_fails(accel_unavailable_reason("teleportation", &reason), ACCEL_ERROR_INVALID_ARGUMENT, "'teleportation'");
 }

@@ -122,6 +122,13 @@ class EnvironmentReport(LaunchTest):
         self.assertEqual(report["variables"]["NCCL_DEBUG"], "INFO")
         self.assertNotIn("secret-1", json.dumps(report))
 
+    def test_lists_the_plugins_that_the_library_finds(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "libaccel_cuda_graphs.so").touch()
+            plugins = json.loads(self.report("--json", ACCEL_PLUGIN_PATH=folder))["plugins"]
+            self.assertEqual(plugins["cuda_graphs"], os.path.join(folder, "libaccel_cuda_graphs.so"))
+            self.assertLessEqual(set(plugins), {"ucx", "nccl", "cuda_graphs", "http"})
+
     # Regression: the quick start trained in float32 on processors with bf16 instructions, for it read a line that `accel env` no
     # longer had.
     def test_the_quick_start_reads_the_precision_of_this_processor(self):

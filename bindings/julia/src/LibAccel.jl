@@ -2399,7 +2399,7 @@ accel_debug_live_objects() =
 
 Whether a part is there, or a type of devices can be used.
 
-- `feature`: \"ucx\", \"nccl\", \"http\", \"torchscript\", or the name of a type of devices: \"cuda\", \"xpu\", \"npu\".
+- `feature`: \"ucx\", \"nccl\", \"http\", \"torchscript\", or the name of a type of devices: \"cuda\", \"xpu\", \"npu\"; with \"_graphs\" behind it, the plugin for captured steps on these.
 
 Returns: 1, or 0 also for unknown names.
 
@@ -9319,12 +9319,12 @@ accel_clip_grad_value(state, var"module", clip_value) =
 """
     accel_step_capture(state, step, options, out)
 
-A training step that the device records, and then does by one call, so that the host issues no kernels. The step is a module, whose forward (accel_module_set_forward()) computes the forward, accel_backward(), clipping and the optimizer's step, and returns the loss or other tensors. Calls of the result take steps: the first ones run the forward as it is, the next one records it, and from then on inputs are copied into the recording, which is done again. Results are those of an ordinary step, bit by bit, without gradient history. On the CPU, and on devices for which LibTorch has no graphs, each call is an ordinary step. Tensors on the CPU among the inputs come to the device first. The host's code runs in the first steps only, so schedulers step outside, and it must not read numbers of the device. The step is recorded anew when an optimizer's settings (such as the learning rate), its state, the mode of a prepared model, or the memory of a parameter is another one.
+A training step that the device records, and then does by one call, so that the host issues no kernels. The step is a module, whose forward (accel_module_set_forward()) computes the forward, accel_backward(), clipping and the optimizer's step, and returns the loss or other tensors. Calls of the result take steps: the first ones run the forward as it is, the next one records it, and from then on inputs are copied into the recording, which is done again. Results are those of an ordinary step, bit by bit, without gradient history. On the CPU, and on devices for which LibTorch has no graphs, each call is an ordinary step. Tensors on the CPU among the inputs come to the device first. The host's code runs in the first steps only, so schedulers step outside, and it must not read numbers of the device. The step is recorded anew when an optimizer's settings, its state, the mode of a prepared model, or the memory of a parameter is another one; learning rates are read on the device. Ranks with whole models exchange their gradients between two parts of the recording.
 
-- `state`: A state of one process.
+- `state`: A state.
 - `step`: Owned with the result.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
-- `out`: A module of the kind \"CapturedStep\". Its call returns, besides the errors of the step: UNSUPPORTED that names the operator that cannot be recorded, or the optimizer that counts its steps on the host; SHAPE_MISMATCH for inputs that no recording has, when there are max_captures; OUT_OF_MEMORY; INVALID_STATE for a step that ends within an accumulation window, or that calls itself. A step that could not be recorded has changed nothing.
+- `out`: A module of the kind \"CapturedStep\". Its call returns, besides the errors of the step: UNSUPPORTED that names the operator that cannot be recorded, the optimizer that counts its steps on the host, or what ranks have to do together; SHAPE_MISMATCH for inputs that no recording has, when there are max_captures; OUT_OF_MEMORY; INVALID_STATE for a step that ends within an accumulation window, or that calls itself. A step that could not be recorded has changed nothing.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a module without a forward.
 

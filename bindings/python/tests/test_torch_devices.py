@@ -11,7 +11,7 @@ import simulated_torch  # noqa: E402
 pytestmark = simulated_torch.needs_device
 
 
-@pytest.mark.parametrize("program", ["torch_device_dispatch.py", "torch_device_optimizers.py", "torch_offload.py"])
+@pytest.mark.parametrize("program", ["torch_device_batches.py", "torch_device_dispatch.py", "torch_device_optimizers.py", "torch_offload.py"])
 def test_it_computes_what_the_cpu_computes(program):
     assert simulated_torch.run(program) == "equal\n"
 

@@ -761,12 +761,10 @@ def test_native_shards():
     assert not isinstance(loader.dataset, IterableDatasetShard) and [batch["x"].tolist() for batch in loader] == [[5, 6, 7, 8, 9]]
 
 
-def test_copies_that_block_are_warned_of():
+def test_copies_that_go_on_need_no_page_locked_loader():
+    """Batches come to a device from page-locked memory, whatever the loader has."""
     accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(non_blocking=True))
-    data = list(range(4))
-    with pytest.warns(UserWarning, match="non_blocking=True for a loader without pin_memory"):
-        accelerator.prepare(DataLoader(data))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        accelerator.prepare_data_loader(DataLoader(data), device_placement=False)  # the host's batches are not copied
-        accelerator.prepare(DataLoader(data, pin_memory=True))
+        for pins in (False, True):
+            accelerator.prepare(DataLoader(list(range(4)), pin_memory=pins))

@@ -73,7 +73,12 @@ c10::IValue CapturedStep::warm_up(const c10::IValue& inputs) {
     results = run_plainly(inputs);
   }
   tensor::continue_behind(*stream_);
-  warmups_ += 1;
+  const bool is_skipped =
+      std::any_of(prepared_.optimizers.begin(), prepared_.optimizers.end(), [](const auto& optimizer) {
+        const UpdateOutcome& outcome = optimizer->update().outcome();
+        return !outcome.is_known() && outcome.was_skipped();
+      });
+  if (!is_skipped) warmups_ += 1;  // else states of the optimizer may not be there
   return results;
 }
 
@@ -94,13 +99,12 @@ c10::IValue CapturedStep::run(const c10::IValue& inputs) {
   const Running running(is_running_);
   counts_.steps += 1;
   if (!uses_graphs()) return run_plainly(inputs);
-  if (has_device_rates_) write_device_rates(prepared_);
   if (warmups_ < settings_.warmup_steps) return warm_up(inputs);
   const auto found =
       std::find_if(recorded_.begin(), recorded_.end(), [&](const auto& recorded) { return recorded->takes(inputs); });
   if (found != recorded_.end()) {
     if ((*found)->is_current()) return replay(**found, inputs);
-    if ((*found)->has_former_rates() && !std::exchange(has_device_rates_, true)) write_device_rates(prepared_);
+    (*found)->drop_former_rates();
     recorded_.clear();  // for all inputs alike
     return record(inputs);
   }

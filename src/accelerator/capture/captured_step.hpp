@@ -46,7 +46,6 @@ class CapturedStep {
   const std::string recording_obstacle_;
   bool is_running_ = false;
   int64_t warmups_ = 0;
-  bool has_device_rates_ = false;  // since a rate has changed
   Counts counts_;
   std::optional<c10::Stream> stream_;  // of warm-ups and captures
   std::vector<std::unique_ptr<RecordedStep>> recorded_;

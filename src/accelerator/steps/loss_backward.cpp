@@ -23,6 +23,7 @@
 #include "optim/lomo.hpp"
 #include "parallel/gradient_check.hpp"
 #include "precision/grad_scaler.hpp"
+#include "tensor/device/device_graph.hpp"
 
 namespace accel::accelerator {
 namespace {
@@ -116,13 +117,13 @@ void LossBackward::back_propagate(const at::Tensor& loss, double factor, const t
       const at::Tensor scaled = options.gradient.to(c10::promoteTypes(dtype, at::kFloat)) * (scale * factor);
       tensor::backward(loss, options, scaled.to(dtype));
     }
-    return verify_gradients();
+    return finish_backward();
   }
   if (scale.defined()) {
     seed_.reset();
     const at::Tensor seed = (scale * factor).to(loss.scalar_type()).expand(loss.sizes());
     in_fp8_of(prepared_.models, 0, [&] { tensor::backward(loss, options, seed); });
-    return verify_gradients();
+    return finish_backward();
   }
   const bool same = seed_.defined() && seed_factor_ == factor && seed_.sizes() == loss.sizes() &&
                     seed_.scalar_type() == loss.scalar_type() && seed_.device() == loss.device();
@@ -131,7 +132,7 @@ void LossBackward::back_propagate(const at::Tensor& loss, double factor, const t
     seed_factor_ = factor;
   }
   in_fp8_of(prepared_.models, 0, [&] { tensor::backward(loss, options, seed_); });
-  verify_gradients();
+  finish_backward();
 } catch (const std::exception& error) {
   note_failure(error);
   throw;
@@ -139,6 +140,13 @@ void LossBackward::back_propagate(const at::Tensor& loss, double factor, const t
 
 void LossBackward::note_failure(const std::exception& error) const {
   for (const ModelEntry& entry : prepared_.models) entry.parallel()->note_failed_backward(error.what());
+}
+
+void LossBackward::finish_backward() {
+  if (tensor::DeviceGraph::is_capturing())
+    for (const parallel::ParallelModelPtr& model : current_models())
+      if (parallel::GradientExchange* const exchange = model->exchange()) exchange->record_exchange();
+  verify_gradients();
 }
 
 void LossBackward::verify_gradients() {

@@ -58,6 +58,7 @@ class LossBackward {
   double over_contexts(double loss, bool is_sum) const;
   void note_failure(const std::exception& error) const;
   void back_propagate(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options);
+  void finish_backward();
   // Compares the gradients of the models of which that was asked and which have got some. Collective along the axis.
   void verify_gradients();
   // Sets the weight of losses in the open accumulation windows; gradients that are already accumulated are rescaled.

@@ -59,7 +59,7 @@ void OptimizerUpdate::finish_models() const {
 // all models.
 std::shared_ptr<precision::OverflowFlag> OptimizerUpdate::find_overflow() const {
   const std::string axes = tensor::join_axes(placed_->axes(), placed_->axes_of_models());
-  return std::make_shared<precision::OverflowFlag>(placed_->any_rank(axes, scaled_->found(), device_));
+  return scaled_->flag(placed_->any_rank(axes, scaled_->found(), device_));
 }
 
 // On a device the step is queued: work of the device reads the flag, and the host hears of it before the next step.
@@ -71,6 +71,10 @@ void OptimizerUpdate::step_scaled() {
     outcome_->set(overflow);
     return scaled_->finish(overflow);
   }
+  require(!overflow->is_recorded(), Status::kUnsupported,
+          "a step with loss scaling cannot be captured where the host has to know of overflows before the update; "
+          "expected an optimizer of the library that counts its steps there, such as adamw, or none, such as sgd, with "
+          "its parameters on one device and no balance of experts, or mixed_precision bf16 or no");
   const bool is_overflow = overflow->value();
   if (!is_overflow) outcome_->set(!optimizer_->step());
   scaled_->finish(is_overflow);
@@ -139,8 +143,7 @@ void OptimizerUpdate::update_scales() const {
 }
 
 bool OptimizerUpdate::step() {
-  outcome_->settle();
-  outcome_->set(true);
+  outcome_->begin();
   const StepTimes::Section timed(*step_times_, StepPart::kOptimizer);
   step_times_->note_update();
   announce();
@@ -161,8 +164,7 @@ bool OptimizerUpdate::step_by(const optim::Closure& closure) {
     require(!model->has_uneven_inputs(), Status::kUnsupported,
             "ranks without inputs make each step of a sharded model too, and have nothing for a closure to compute; "
             "expected a step without a closure, or even batches");
-  outcome_->settle();
-  outcome_->set(true);
+  outcome_->begin();
   const StepTimes::Section timed(*step_times_, StepPart::kOptimizer);
   step_times_->note_update();
   finish_models();

@@ -6,6 +6,12 @@
 
 namespace accel::accelerator {
 
+void UpdateOutcome::begin() {
+  settle();
+  set(true);
+  num_updates_ += 1;
+}
+
 void UpdateOutcome::set(bool skipped) {
   const std::lock_guard lock(mutex_);
   skipped_ = skipped;
@@ -45,6 +51,19 @@ void UpdateOutcome::settle() {
     actions.swap(waiting_);
   }
   for (const auto& action : actions) action();
+}
+
+void UpdateOutcome::make_waiting_calls() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (waiting_.empty()) return;
+  }
+  settle();
+}
+
+std::shared_ptr<const precision::OverflowFlag> UpdateOutcome::overflow() const {
+  const std::lock_guard lock(mutex_);
+  return overflow_;
 }
 
 }  // namespace accel::accelerator

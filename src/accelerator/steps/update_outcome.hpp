@@ -2,6 +2,7 @@
 // and what waits for it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -15,6 +16,9 @@ namespace accel::accelerator {
 
 class UpdateOutcome {
  public:
+  // An update begins, skipped so far. Settles the former one.
+  void begin();
+  int64_t num_updates() const { return num_updates_; }
   void set(bool skipped);
   // Only the device knows it: an update is skipped if the flag is set.
   void set(std::shared_ptr<precision::OverflowFlag> overflow);
@@ -27,12 +31,17 @@ class UpdateOutcome {
   void when_known(std::function<void()> action);
   // Waits for the device, and makes the calls that wait for it.
   void settle();
+  // Does so only where calls wait for it.
+  void make_waiting_calls();
+  // The flag by which the device knows it; null if the host does.
+  std::shared_ptr<const precision::OverflowFlag> overflow() const;
 
  private:
   mutable std::mutex mutex_;
   bool skipped_ = false;
   std::shared_ptr<precision::OverflowFlag> overflow_;  // null: skipped_ is right
   std::vector<std::function<void()>> waiting_;
+  int64_t num_updates_ = 0;
 };
 
 }  // namespace accel::accelerator

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -17,22 +18,32 @@
 namespace accel::capi {
 namespace {
 
-constexpr std::array<const char*, 3> kPlugins = {"ucx", "nccl", "http"};
+constexpr std::array<std::string_view, 3> kPlugins = {"ucx", "nccl", "http"};
 constexpr std::string_view kTorchScript = "torchscript";
 
+// "ucx", and "KIND_graphs" for a type of devices.
+bool is_plugin(std::string_view feature) {
+  if (std::find(kPlugins.begin(), kPlugins.end(), feature) != kPlugins.end()) return true;
+  constexpr std::string_view kGraphs = "_graphs";
+  if (feature.size() <= kGraphs.size() || feature.substr(feature.size() - kGraphs.size()) != kGraphs) return false;
+  return tensor::find_device_kind(feature.substr(0, feature.size() - kGraphs.size())).has_value();
+}
+
 bool is_available(std::string_view feature) {
-  for (const char* plugin : kPlugins)
-    if (feature == plugin) return plugin_path(plugin).has_value();
+  if (is_plugin(feature)) return plugin_path(std::string(feature)).has_value();
   if (const auto kind = tensor::find_device_kind(feature)) return tensor::unavailable_reason(*kind).empty();
   return feature == kTorchScript;
 }
 
 std::string unavailable_reason(std::string_view feature) {
-  for (const char* plugin : kPlugins)
-    if (feature == plugin) return plugin_path(plugin) ? "" : missing_plugin(plugin);
+  if (is_plugin(feature)) {
+    const std::string plugin(feature);
+    return plugin_path(plugin) ? "" : missing_plugin(plugin);
+  }
   if (const auto kind = tensor::find_device_kind(feature)) return tensor::unavailable_reason(*kind);
-  require(feature == kTorchScript, Status::kInvalidArgument, "feature is '", feature,
-          "'; expected ucx, nccl, http, torchscript or a type of devices: ", tensor::known_devices());
+  require(
+      feature == kTorchScript, Status::kInvalidArgument, "feature is '", feature,
+      "'; expected ucx, nccl, http, torchscript or a type of devices, also with _graphs: ", tensor::known_devices());
   return "";
 }
 
@@ -47,8 +58,7 @@ ACCEL_FUNCTION void accel_version(int32_t* out_major, int32_t* out_minor, int32_
 ACCEL_FUNCTION accel_status_t accel_build_info(accel_buffer_t* out) {
   return guarded(__func__, out, [&] {
     Json::Members plugins;
-    for (const char* name : kPlugins)
-      if (auto path = plugin_path(name)) plugins.emplace_back(name, std::move(*path));
+    for (auto& [name, path] : plugin_paths()) plugins.emplace_back(name, Json(path));
     Json::Members info;
     info.emplace_back("version", library_version());
     info.emplace_back("libtorch", TORCH_VERSION);

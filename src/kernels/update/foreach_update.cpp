@@ -15,6 +15,7 @@
 #include <ATen/ops/_foreach_sub.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/threshold.h>
 
 #include <algorithm>
 #include <utility>
@@ -25,12 +26,23 @@
 
 namespace accel::kernels::foreach_lists {
 
-using Scalars = std::vector<at::Scalar>;
 using Tensors = std::vector<at::Tensor>;
 
-bool are_all(const Scalars& scalars, double value) {
-  return std::all_of(scalars.begin(), scalars.end(), [value](const at::Scalar& s) { return s.toDouble() == value; });
-}
+// A number of each parameter, or one of all that the device reads.
+struct Scalars {
+  std::vector<at::Scalar> values;
+  at::Tensor on_device;
+
+  bool are_all(double value) const {
+    return !on_device.defined() &&
+           std::all_of(values.begin(), values.end(), [value](const at::Scalar& s) { return s.toDouble() == value; });
+  }
+  // Calls an operator of lists.
+  template <typename F>
+  auto with(const F& call) const {
+    return on_device.defined() ? call(on_device) : call(at::ArrayRef<at::Scalar>(values));
+  }
+};
 
 // The V of the update kernels. Operations on a temporary list work in its memory, so a kernel needs few lists at once.
 class List {
@@ -93,17 +105,19 @@ List operator/(List a, const List& b) {
       [&](const Tensors& t) { return at::_foreach_div(t, b.tensors()); });
 }
 List operator*(List a, const Scalars& b) {
-  if (are_all(b, 1)) return a;
+  if (b.are_all(1)) return a;
   return result(
-      a, [&](const Tensors& t) { at::_foreach_mul_(t, b); }, [&](const Tensors& t) { return at::_foreach_mul(t, b); });
+      a, [&](const Tensors& t) { b.with([&t](const auto& factor) { at::_foreach_mul_(t, factor); }); },
+      [&](const Tensors& t) { return b.with([&t](const auto& factor) { return at::_foreach_mul(t, factor); }); });
 }
 List operator+(List a, const Scalars& b) {
-  if (are_all(b, 0)) return a;
+  if (b.are_all(0)) return a;
   return result(
-      a, [&](const Tensors& t) { at::_foreach_add_(t, b); }, [&](const Tensors& t) { return at::_foreach_add(t, b); });
+      a, [&](const Tensors& t) { b.with([&t](const auto& term) { at::_foreach_add_(t, term); }); },
+      [&](const Tensors& t) { return b.with([&t](const auto& term) { return at::_foreach_add(t, term); }); });
 }
 List plus_product(List a, const List& b, const Scalars& c) {
-  if (are_all(c, 0)) return a;
+  if (c.are_all(0)) return a;
   return std::move(a) + b * c;
 }
 List square_root(List a) {
@@ -127,7 +141,7 @@ List larger(List a, const List& b) {
 void operator+=(List& a, const List& b) { at::_foreach_add_(a.tensors(), b.tensors()); }
 void operator-=(List& a, const List& b) { at::_foreach_sub_(a.tensors(), b.tensors()); }
 void operator*=(List& a, const Scalars& b) {
-  if (!are_all(b, 1)) at::_foreach_mul_(a.tensors(), b);
+  if (!b.are_all(1)) b.with([&a](const auto& factor) { at::_foreach_mul_(a.tensors(), factor); });
 }
 
 }  // namespace accel::kernels::foreach_lists
@@ -152,8 +166,10 @@ void append(ForeachUpdate& part, const ForeachUpdate& lists, size_t index, int64
   take(lists.gradients, part.gradients);
   for (int k = 0; k < kMaxStates; ++k) take(lists.states[k], part.states[k]);
   if (!lists.steps.empty()) part.steps.push_back(lists.steps[index]);
-  for (int i = 0; i < kNumScalars; ++i)
+  for (int i = 0; i < kNumScalars; ++i) {
     if (!lists.scalars[i].empty()) part.scalars[i].push_back(lists.scalars[i][index]);
+    part.device_scalars[i] = lists.device_scalars[i];
+  }
 }
 
 at::ScalarType computed_dtype(const ForeachUpdate& lists) {
@@ -178,7 +194,9 @@ void run(const ForeachUpdate& lists) {
     // Not an array of lists that is assigned: what is fixed would be copied.
     List states[] = {List::in_memory(part.states[0]), List::in_memory(part.states[1]), List::in_memory(part.states[2])};
     List parameters = List::in_memory(part.parameters);
-    F::apply(part.scalars, parameters, List::shared(part.gradients), states);
+    foreach_lists::Scalars scalars[kNumScalars];
+    for (int i = 0; i < kNumScalars; ++i) scalars[i] = {part.scalars[i], part.device_scalars[i]};
+    F::apply(scalars, parameters, List::shared(part.gradients), states);
   });
 }
 
@@ -262,7 +280,7 @@ void update(UpdateKernel kernel, const ForeachUpdate& lists) {
 namespace {
 
 // p -= lr * direction * |p| / |direction| for whole tensors.
-void take_lamb_step(const ForeachUpdate& lists, double lr) {
+void take_lamb_step(const ForeachUpdate& lists) {
   ForeachUpdate with_directions = lists;
   auto& directions = with_directions.states[2];
   for (const at::Tensor& parameter : lists.parameters) directions.push_back(at::empty_like(parameter));
@@ -273,13 +291,17 @@ void take_lamb_step(const ForeachUpdate& lists, double lr) {
   const at::Tensor norms = at::stack(at::_foreach_norm(measured, 2));
   const at::Tensor lengths = norms.narrow(0, 0, count), steps = norms.narrow(0, count, count);
   at::Tensor ratios = lengths / steps;  // 1 where a norm is 0, or none
-  ratios.masked_fill_(ratios.eq(0), 1.0).nan_to_num_(1.0, 1.0);
-  at::_foreach_addcmul_(lists.parameters, directions, spread_like(ratios, directions), -lr);
+  at::threshold_(ratios, 0, 1.0).nan_to_num_(1.0, 1.0);
+  if (const at::Tensor& rate = lists.device_scalars[kRate]; rate.defined())
+    ratios.mul_(rate);
+  else
+    ratios.mul_(lists.scalars[kRate][0]);
+  at::_foreach_addcmul_(lists.parameters, directions, spread_like(ratios, directions), -1);
 }
 
 }  // namespace
 
-void update_lamb(const ForeachUpdate& lists, double lr) {
+void update_lamb(const ForeachUpdate& lists) {
   const int64_t most = kMostBytes / (kTemporaryLists * static_cast<int64_t>(c10::elementSize(computed_dtype(lists))));
   for (size_t begin = 0; begin < lists.parameters.size();) {
     ForeachUpdate part;
@@ -290,7 +312,7 @@ void update_lamb(const ForeachUpdate& lists, double lr) {
       append(part, lists, end, 0, lists.parameters[end].numel());
       total += lists.parameters[end].numel();
     } while (++end < lists.parameters.size() && total + lists.parameters[end].numel() <= most);
-    update_in_one_dtype(part, [lr](const ForeachUpdate& in_dtype) { take_lamb_step(in_dtype, lr); });
+    update_in_one_dtype(part, take_lamb_step);
     begin = end;
   }
   if (!lists.rounded.empty()) at::_foreach_copy_(lists.rounded, lists.rounded_parameters);

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <functional>
 #include <vector>
 
@@ -22,7 +23,9 @@ struct ForeachUpdate {
   std::vector<at::Scalar> scalars[kNumScalars];     // of each parameter, or none
   std::vector<at::Tensor> rounded = {};             // these also receive the parameters, in their own dtype
   std::vector<at::Tensor> rounded_parameters = {};  // the parameter of each
-  bool stochastic_rounding = false;                 // bfloat16 parameters are updated in float32, and so rounded
+  // On the device, in the dtype of the update, where all parameters share them; undefined: in scalars.
+  std::array<at::Tensor, kNumScalars> device_scalars = {};
+  bool stochastic_rounding = false;  // bfloat16 parameters are updated in float32, and so rounded
 
   void add_scalars(const double (&of_parameter)[kNumScalars]) {
     for (int i = 0; i < kNumScalars; ++i) scalars[i].emplace_back(of_parameter[i]);
@@ -37,7 +40,8 @@ void update_in_parts(const ForeachUpdate& lists, int num_temporary,
 
 void update(UpdateKernel kernel, const ForeachUpdate& lists);
 
-// Both halves of LAMB, with the scalars of the first one, and the factor of the second one, which depends on norms.
-void update_lamb(const ForeachUpdate& lists, double lr);
+// Both halves of LAMB, with the scalars of the first one. The rate, which all parameters share, has yet to be
+// multiplied by a ratio of norms.
+void update_lamb(const ForeachUpdate& lists);
 
 }  // namespace accel::kernels

@@ -18,6 +18,7 @@
 #include "kernels/update/factored.hpp"
 #include "optim/rules/foreach_adafactor.hpp"
 #include "optim/rules/rules.hpp"
+#include "optim/update_recording.hpp"
 
 namespace accel::optim {
 namespace {
@@ -61,6 +62,7 @@ class AdafactorRule final : public UpdateRule {
     return kConstants;
   }
   c10::ArrayRef<StateEntry> state_entries() const override { return state_entries_; }
+  bool records_numbers() const override { return true; }
   bool needs(size_t entry, const ParameterGroup&, const at::Tensor& parameter) const override {
     return (parameter.dim() > 1) == (entry != kVariance);
   }
@@ -82,16 +84,38 @@ class AdafactorRule final : public UpdateRule {
   enum : size_t { kBeta2Decay, kEps1, kEps2, kD, kMaximize };  // settings
   enum : size_t { kRowVar, kColVar, kVariance };               // entries
 
-  void update_one(const ParameterGroup& group, const Update& update) const {
+  static double share_of(const ParameterGroup& group, const Update& update) {
+    return std::pow(update.step(), group.values[kBeta2Decay]);
+  }
+  static double rate_of(const ParameterGroup& group, const Update& update) {
+    return std::min(group.lr, 1 / std::sqrt(update.step()));
+  }
+  static double keep_of(const ParameterGroup& group) { return 1 - group.lr * group.weight_decay; }
+
+  static void update_one(const ParameterGroup& group, const Update& update) {
     const auto& values = group.values;
     const at::Tensor& parameter = update.parameter;
     const double eps1 = std::isnan(values[kEps1]) ? epsilon_of(parameter.scalar_type()) : values[kEps1];
-    const double share = std::pow(update.step(), values[kBeta2Decay]);
-    const double rate = std::min(group.lr, 1 / std::sqrt(update.step()));
-    if (has_kernels(parameter)) return update_matrix(group, update, eps1, share, rate);
+    if (has_kernels(parameter))
+      return update_matrix(group, update, eps1, share_of(group, update), rate_of(group, update));
+    if (UpdateRecording* const recording = UpdateRecording::current(); recording != nullptr && !parameter.is_cpu()) {
+      const at::Tensor numbers = recording->numbers(3, parameter.scalar_type(), [&group, update](double* to) {
+        to[0] = share_of(group, update), to[1] = rate_of(group, update), to[2] = keep_of(group);
+      });
+      return update_by(group, update, eps1, numbers.select(0, 0), numbers.select(0, 1), numbers.select(0, 2));
+    }
+    update_by(group, update, eps1, share_of(group, update), rate_of(group, update), keep_of(group));
+  }
+
+  // The numbers are those of the host, or tensors.
+  template <typename Number>
+  static void update_by(const ParameterGroup& group, const Update& update, double eps1, const Number& share,
+                        const Number& rate, const Number& keep) {
+    const auto& values = group.values;
+    const at::Tensor& parameter = update.parameter;
     const at::Tensor gradient = values[kMaximize] != 0 ? update.gradient.neg() : update.gradient;
     const at::Tensor length = root_mean_square(parameter, values[kEps2]);
-    if (group.weight_decay != 0) parameter.mul_(1 - group.lr * group.weight_decay);
+    if (group.weight_decay != 0) parameter.mul_(keep);
 
     at::Tensor step;
     if (gradient.dim() > 1) {
@@ -117,7 +141,7 @@ class AdafactorRule final : public UpdateRule {
     ForeachAdafactor lists;
     const double eps1 = std::isnan(values[kEps1]) ? epsilon_of(updates[0].parameter.scalar_type()) : values[kEps1];
     lists.eps1 = eps1, lists.eps2 = values[kEps2], lists.d = values[kD];
-    lists.keep = 1 - group.lr * group.weight_decay;
+    lists.keep = keep_of(group), lists.decays = group.weight_decay != 0;
     for (const Update& update : updates) {
       lists.parameters.push_back(update.parameter);
       lists.gradients.push_back(update.gradient);
@@ -127,11 +151,20 @@ class AdafactorRule final : public UpdateRule {
       } else {
         lists.variances.push_back(update.state_tensor(kVariance));
       }
-      lists.shares.emplace_back(std::pow(update.step(), values[kBeta2Decay]));
-      lists.rates.emplace_back(std::min(group.lr, 1 / std::sqrt(update.step())));
+      lists.shares.emplace_back(share_of(group, update));
+      lists.rates.emplace_back(rate_of(group, update));
     }
     if (values[kMaximize] != 0) lists.gradients = at::_foreach_neg(lists.gradients);
+    if (UpdateRecording* const recording = UpdateRecording::current())
+      lists.numbers = recording->numbers(2 * updates.size() + 1, updates[0].parameter.scalar_type(),
+                                         [&group, updates](double* to) { write_numbers(group, updates, to); });
     optim::update(lists);
+  }
+
+  static void write_numbers(const ParameterGroup& group, const std::vector<Update>& updates, double* to) {
+    for (const Update& update : updates) *to++ = share_of(group, update);
+    for (const Update& update : updates) *to++ = rate_of(group, update) * group.values[kD];
+    *to = keep_of(group);
   }
 
   // Only matrices that are large enough; others use LibTorch.

@@ -325,15 +325,14 @@ class LambRule final : public AdamFamily {
   void set_scalars(const ParameterGroup& group, const Update& update, Scalars scalars) const override {
     set_moments(group, false, scalars);
     scalars[kernels::kDecay] = 0;
+    scalars[kernels::kRate] = group.lr;
     scalars[kernels::kShare1] = 1 / correction(group.values[kBeta1], update.step());
     scalars[kernels::kScale] = 1 / std::sqrt(correction(group.values[kBeta2], update.step()));
     scalars[kernels::kShare2] = group.weight_decay;
   }
 
-  void update_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
-    kernels::ForeachUpdate lists = make_lists(group, updates);
-    add_scalars(group, updates, lists);
-    kernels::update_lamb(lists, group.lr);
+  void run_on_device(const ParameterGroup&, const kernels::ForeachUpdate& lists) const override {
+    kernels::update_lamb(lists);
   }
 };
 

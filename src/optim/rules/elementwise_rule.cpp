@@ -2,11 +2,25 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
+
 #include "kernels/update/elementwise.hpp"
 #include "optim/parameter_state.hpp"
 #include "optim/rules/rounding.hpp"
+#include "optim/update_recording.hpp"
 
 namespace accel::optim {
+namespace {
+
+// With values that leave the parameter and the gradient unchanged.
+struct StepScalars {
+  double values[kernels::kNumScalars] = {1, 0, 1};
+};
+
+}  // namespace
 
 void ElementwiseRule::set_decay(const ParameterGroup& group, bool decoupled, bool maximize, Scalars scalars) {
   if (decoupled) {
@@ -57,15 +71,6 @@ kernels::ForeachUpdate ElementwiseRule::make_lists(const ParameterGroup& group, 
   return lists;
 }
 
-void ElementwiseRule::add_scalars(const ParameterGroup& group, c10::ArrayRef<Update> updates,
-                                  kernels::ForeachUpdate& lists) const {
-  for (const Update& update : updates) {
-    double scalars[kernels::kNumScalars] = {1, 0, 1};
-    set_scalars(group, update, scalars);
-    lists.add_scalars(scalars);
-  }
-}
-
 void ElementwiseRule::update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const {
   if (!updates[0].parameter.is_cpu()) return update_on_device(group, updates);
   std::vector<kernels::UpdateArguments> arguments;
@@ -75,9 +80,55 @@ void ElementwiseRule::update(const ParameterGroup& group, c10::ArrayRef<Update> 
 }
 
 void ElementwiseRule::update_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const {
+  if (UpdateRecording::current() != nullptr) return record_on_device(group, updates);
   kernels::ForeachUpdate lists = make_lists(group, updates);
-  add_scalars(group, updates, lists);
+  for (const Update& update : updates) {
+    StepScalars scalars;
+    set_scalars(group, update, scalars.values);
+    lists.add_scalars(scalars.values);
+  }
+  run_on_device(group, lists);
+}
+
+void ElementwiseRule::run_on_device(const ParameterGroup& group, const kernels::ForeachUpdate& lists) const {
   kernels::update(kernel(group), lists);
+}
+
+void ElementwiseRule::record_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const {
+  const auto stored = updates[0].parameter.scalar_type();
+  const auto dtype = updates[0].stochastic_rounding ? at::kFloat : stored;
+  struct Alike {
+    StepScalars scalars;
+    std::vector<Update> updates;
+  };
+  std::vector<Alike> lists;
+  for (const Update& update : updates) {
+    StepScalars scalars;
+    set_scalars(group, update, scalars.values);
+    auto alike = std::find_if(lists.begin(), lists.end(), [&](const Alike& other) {
+      return std::equal(std::begin(scalars.values), std::end(scalars.values), std::begin(other.scalars.values));
+    });
+    if (alike == lists.end()) alike = lists.insert(lists.end(), {scalars, {}});
+    alike->updates.push_back(update);
+  }
+  for (const Alike& alike : lists) {
+    kernels::ForeachUpdate update = make_lists(group, alike.updates);
+    for (size_t i = 0; i < alike.updates.size(); ++i) update.add_scalars(alike.scalars.values);
+    // The first ones are computed already, and counted by that.
+    const at::Tensor numbers = UpdateRecording::current()->numbers(
+        kernels::kNumScalars, dtype,
+        [this, &group, updates = alike.updates, scalars = alike.scalars, is_first = true](double* to) mutable {
+          if (!std::exchange(is_first, false))
+            for (const Update& of_parameter : updates) {
+              scalars = {};
+              set_scalars(group, of_parameter, scalars.values);
+            }
+          std::copy(std::begin(scalars.values), std::end(scalars.values), to);
+        });
+    for (const int i : {kernels::kKeep, kernels::kRate, kernels::kScale, kernels::kShare1, kernels::kShare2})
+      if (i != kernels::kKeep || group.weight_decay != 0) update.device_scalars[i] = numbers.select(0, i);
+    run_on_device(group, update);
+  }
 }
 
 }  // namespace accel::optim

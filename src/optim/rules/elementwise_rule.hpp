@@ -11,6 +11,7 @@ class ElementwiseRule : public UpdateRule {
  public:
   bool rounds() const final { return true; }
   bool is_elementwise() const override { return true; }
+  bool records_numbers() const override { return true; }
   void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override;
 
  protected:
@@ -22,12 +23,16 @@ class ElementwiseRule : public UpdateRule {
   virtual void set_scalars(const ParameterGroup& group, const Update& update, Scalars scalars) const = 0;
   // For all devices but the CPU.
   virtual void update_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const;
+  virtual void run_on_device(const ParameterGroup& group, const kernels::ForeachUpdate& lists) const;
 
   // The scalars of weight decay of both kinds, and of the direction.
   static void set_decay(const ParameterGroup& group, bool decoupled, bool maximize, Scalars scalars);
   kernels::UpdateArguments make_arguments(const ParameterGroup& group, const Update& update) const;
   kernels::ForeachUpdate make_lists(const ParameterGroup& group, c10::ArrayRef<Update> updates) const;
-  void add_scalars(const ParameterGroup& group, c10::ArrayRef<Update> updates, kernels::ForeachUpdate& lists) const;
+
+ private:
+  // A device that records updates takes lists of parameters that share all scalars.
+  void record_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const;
 };
 
 }  // namespace accel::optim

@@ -47,10 +47,14 @@ void accumulate_matrices(const ForeachAdafactor& lists) {
   append(widths, heights);
   Tensors moments = lists.rows;
   append(moments, lists.columns);
-  Scalars shares(lists.shares.begin(), lists.shares.begin() + static_cast<std::ptrdiff_t>(lists.rows.size()));
-  append(shares, Scalars(shares));
   at::_foreach_mul_(rows, rows);
   at::_foreach_div_(rows, widths);
+  if (lists.numbers.defined()) {
+    const at::Tensor shares = lists.numbers.narrow(0, 0, static_cast<int64_t>(lists.rows.size()));
+    return at::_foreach_lerp_(moments, rows, kernels::spread_like(shares.repeat({2}), moments));
+  }
+  Scalars shares(lists.shares.begin(), lists.shares.begin() + static_cast<std::ptrdiff_t>(lists.rows.size()));
+  append(shares, Scalars(shares));
   at::_foreach_lerp_(moments, rows, shares);
 }
 
@@ -74,9 +78,14 @@ Tensors moments_of_matrices(const ForeachAdafactor& lists) {
 Tensors moments_of_vectors(const ForeachAdafactor& lists) {
   const Tensors gradients = slice(lists.gradients, lists.rows.size(), lists.gradients.size());
   Tensors squares = at::_foreach_mul(gradients, gradients);
-  at::_foreach_lerp_(
-      lists.variances, squares,
-      Scalars(lists.shares.begin() + static_cast<std::ptrdiff_t>(lists.rows.size()), lists.shares.end()));
+  const size_t first = lists.rows.size(), count = lists.variances.size();
+  if (lists.numbers.defined()) {
+    const at::Tensor shares = lists.numbers.narrow(0, static_cast<int64_t>(first), static_cast<int64_t>(count));
+    at::_foreach_lerp_(lists.variances, squares, kernels::spread_like(shares, lists.variances));
+  } else {
+    at::_foreach_lerp_(lists.variances, squares,
+                       Scalars(lists.shares.begin() + static_cast<std::ptrdiff_t>(first), lists.shares.end()));
+  }
   at::_foreach_copy_(squares, lists.variances);
   return squares;
 }
@@ -104,10 +113,15 @@ void update(const ForeachAdafactor& lists) {
   const auto count = static_cast<int64_t>(steps.size());
   const at::Tensor lengths = means.narrow(0, 0, count).clamp_min_(lists.eps2);
   const at::Tensor factors = lengths.div_(means.narrow(0, count, count).clamp_min_(lists.d));
-  Scalars rates;
-  for (const at::Scalar& rate : lists.rates) rates.emplace_back(rate.toDouble() * lists.d);
-  at::_foreach_mul_(factors.unbind(0), rates);
-  if (lists.keep != 1) at::_foreach_mul_(lists.parameters, lists.keep);
+  if (lists.numbers.defined()) {
+    factors.mul_(lists.numbers.narrow(0, count, count));
+    if (lists.decays) at::_foreach_mul_(lists.parameters, lists.numbers.select(0, 2 * count));
+  } else {
+    Scalars rates;
+    for (const at::Scalar& rate : lists.rates) rates.emplace_back(rate.toDouble() * lists.d);
+    at::_foreach_mul_(factors.unbind(0), rates);
+    if (lists.decays) at::_foreach_mul_(lists.parameters, lists.keep);
+  }
   at::_foreach_addcmul_(lists.parameters, steps, kernels::spread_like(factors, steps), -1);
 }
 

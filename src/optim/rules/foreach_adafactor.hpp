@@ -16,8 +16,10 @@ struct ForeachAdafactor {
   std::vector<at::Tensor> variances;      // and those of the others
   std::vector<at::Scalar> shares;         // of this step in the second moment, for each parameter
   std::vector<at::Scalar> rates;          // of each parameter
+  at::Tensor numbers;                     // on the device, in place of them: the shares, the rates times d, and `keep`
   double eps1, eps2, d;
   double keep;  // of a parameter, by weight decay
+  bool decays;  // whether there is any
 };
 
 void update(const ForeachAdafactor& lists);

@@ -171,6 +171,7 @@ class LomoRule final : public ElementwiseRule {
   c10::ArrayRef<StateEntry> state_entries() const override { return {}; }
   bool counts_steps() const override { return false; }
   bool updates_in_backward() const override { return true; }
+  bool records_numbers() const override { return false; }  // a thread of autograd updates
 
  protected:
   UpdateKernel kernel(const ParameterGroup&) const override { return UpdateKernel::kSgd; }

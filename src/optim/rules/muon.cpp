@@ -19,6 +19,7 @@
 #include "config/generated/option_tables.hpp"
 #include "kernels/update/tensor_lists.hpp"
 #include "optim/rules/rules.hpp"
+#include "optim/update_recording.hpp"
 
 namespace accel::optim {
 namespace {
@@ -40,6 +41,7 @@ class MuonRule final : public UpdateRule {
   }
   c10::ArrayRef<StateEntry> state_entries() const override { return state_entries_; }
   bool counts_steps() const override { return false; }
+  bool records_numbers() const override { return true; }
 
   void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
     const auto& values = group.values;
@@ -110,8 +112,19 @@ class MuonRule final : public UpdateRule {
       for (const at::Tensor& step : orthogonalized_batch(group, matrices).unbind(0)) steps.push_back(step);
     });
     steps = kernels::cast(steps, parameters[0].scalar_type());
-    at::_foreach_mul_(steps, rates);
-    at::_foreach_mul_(parameters, 1 - group.lr * group.weight_decay);
+    if (UpdateRecording* const recording = UpdateRecording::current()) {
+      const auto count = static_cast<int64_t>(updates.size());
+      const at::Tensor numbers =
+          recording->numbers(updates.size() + 1, parameters[0].scalar_type(), [&group, parameters](double* to) {
+            for (const at::Tensor& parameter : parameters) *to++ = group.lr * rate_factor(group, parameter);
+            *to = 1 - group.lr * group.weight_decay;
+          });
+      at::_foreach_mul_(steps, kernels::spread_like(numbers.narrow(0, 0, count), steps));
+      at::_foreach_mul_(parameters, numbers.select(0, count));
+    } else {
+      at::_foreach_mul_(steps, rates);
+      at::_foreach_mul_(parameters, 1 - group.lr * group.weight_decay);
+    }
     at::_foreach_sub_(parameters, steps);
   }
 

@@ -109,6 +109,8 @@ class UpdateRule {
 
   // Updates of one group that share a device and a dtype; never empty. Runs without autograd.
   virtual void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const = 0;
+  // Whether its updates on a device can be recorded although the host counts steps, or computes rates from them.
+  virtual bool records_numbers() const { return false; }
 
  protected:
   UpdateRule() = default;

@@ -4,6 +4,7 @@
 #include <c10/core/Layout.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "base/error.hpp"
@@ -14,6 +15,7 @@
 #include "parallel/ddp/reducer_sink.hpp"
 #include "parallel/sync_module_states.hpp"
 #include "parallel/uneven_inputs.hpp"
+#include "tensor/device/device_graph.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::parallel {
@@ -36,6 +38,18 @@ void synchronize_states(const nn::Module& module, comm::Communicator& ranks, con
   for (const auto& [name, buffer] : nn::named_buffers(module)) others.push_back(buffer);
   broadcast_tensors(others, /*from=*/0, ranks);
   broadcast_tensors(of_experts, /*from=*/0, *class_ranks.experts->gradient);
+}
+
+// The host has to do something in each forward or backward; empty if not.
+std::string recording_obstacle(const DdpSettings& options, bool has_buffers, const ClassRanks& class_ranks,
+                               bool has_uneven_inputs) {
+  if (has_uneven_inputs) return "ranks may be without inputs";
+  if (class_ranks.are_some()) return "ranks have parts of its layers";
+  if (options.find_unused_parameters) return "find_unused_parameters looks at each backward on the host";
+  if (options.static_graph) return "static_graph looks at a backward on the host";
+  if (options.broadcast_buffers && has_buffers)
+    return "rank 0 broadcasts buffers before each forward (broadcast_buffers)";
+  return "";
 }
 
 }  // namespace
@@ -80,7 +94,7 @@ void DistributedDataParallel::make_reducer(const BucketOrder& order) {
       std::vector<ClassExchange>{
           {communicator_, hooks[kComplete]}, {ranks, hooks[kWithTerms]}, {of_experts, hooks[kOfExperts]}},
       order);
-  static_graph_recorded_ = false;
+  former_forward_.is_learned = false;
 }
 
 // The next forward broadcasts buffers, as behind one that ran with the exchange on.
@@ -89,17 +103,17 @@ void DistributedDataParallel::expect_backward(bool is_expected) {
   if (!is_expected) return reducer_->expect_no_backward();
   if (gradient_group_ == nullptr && !class_ranks_.are_some()) return;
   reducer_->prepare_for_backward({});
-  former_forward_synced_ = true;
+  former_forward_.is_synced = true;
 }
 
 void DistributedDataParallel::exchange_accumulated() {
   if (reducer_ == nullptr || (gradient_group_ == nullptr && !class_ranks_.are_some())) return;
   reducer_->exchange_accumulated();
-  former_forward_synced_ = true;
+  former_forward_.is_synced = true;
 }
 
 void DistributedDataParallel::synchronize_buffers(int from) {
-  if (options_.broadcast_buffers && former_forward_synced_) broadcast_tensors(buffers_, from, *communicator_);
+  if (options_.broadcast_buffers && former_forward_.is_synced) broadcast_tensors(buffers_, from, *communicator_);
 }
 
 std::vector<CommHookPtr> DistributedDataParallel::current_hooks() const {
@@ -145,11 +159,11 @@ void DistributedDataParallel::note_failed_backward(const std::string& error) {
 // Forwards exchange nothing then: one may fail on a rank alone.
 bool DistributedDataParallel::begin_micro_batches(MicroBatches kind) {
   const bool follow_failure = kind == MicroBatches::kTrainedAfterFailure;
-  former_forward_synced_ = former_forward_synced_ || follow_failure;
+  former_forward_.is_synced = former_forward_.is_synced || follow_failure;
   if (reducer_ != nullptr && follow_failure) reducer_->note_failed_backward("", /*all_know=*/true);
   if (reducer_ != nullptr) reducer_->prepare_for_forward();
   synchronize_buffers(/*from=*/0);
-  former_forward_synced_ = false;
+  former_forward_.is_synced = false;
   return true;
 }
 
@@ -222,12 +236,23 @@ bool DistributedDataParallel::covers(const at::Tensor& parameter) {
 // are broadcast only if the former step exchanged gradients.
 c10::IValue DistributedDataParallel::forward(const nn::Inputs& inputs) {
   const bool recording = reducer_ != nullptr && at::GradMode::is_enabled();
+  if (tensor::DeviceGraph::is_capturing()) {
+    const std::string obstacle = recording_obstacle(options_, !buffers_.empty(), class_ranks_, has_uneven_inputs());
+    require(obstacle.empty(), Status::kUnsupported, "a step of several processes cannot be captured: ", obstacle,
+            "; expected a step without a capture, or none of that");
+    former_forward_.is_captured = recording && exchanges();
+    if (former_forward_.is_captured) {
+      reducer_->expect_no_backward();
+      reducer_->make_hooks();
+    }
+    return module()->call(inputs);
+  }
   int source = 0;
   if (has_uneven_inputs()) source = uneven_inputs()->announce(*this, {recording, recording && exchanges()});
   if (recording) reducer_->prepare_for_forward();
   synchronize_buffers(source);
   c10::IValue output = module()->call(inputs);
-  former_forward_synced_ = at::GradMode::is_enabled() && exchanges();
+  former_forward_.is_synced = at::GradMode::is_enabled() && exchanges();
   if (!recording) return output;
   const bool search = options_.find_unused_parameters && !options_.static_graph;
   if (exchanges()) {
@@ -235,17 +260,43 @@ c10::IValue DistributedDataParallel::forward(const nn::Inputs& inputs) {
     if (search) tree::for_each_tensor(output, [&](const at::Tensor& tensor) { outputs.push_back(tensor); });
     reducer_->prepare_for_backward(outputs);
   }
-  const bool learns = options_.static_graph && exchanges() && !static_graph_recorded_;
+  const bool learns = options_.static_graph && exchanges() && !former_forward_.is_learned;
   if (!search && !learns) return output;
-  static_graph_recorded_ = static_graph_recorded_ || learns;
+  former_forward_.is_learned = former_forward_.is_learned || learns;
   return pass_through_sink(output, reducer_, learns);
+}
+
+// Each time the ranks do here together what they do around a forward and in a backward. The gradients stay where the
+// recorded backward has written them.
+void DistributedDataParallel::record_exchange() {
+  if (!std::exchange(former_forward_.is_captured, false)) return;
+  std::vector<at::Tensor> parameters, gradients;
+  for (const auto& [name, parameter] : reducer_->uncovered().parameters()) {
+    require(parameter.grad().defined(), Status::kUnsupported, "the parameter '", name,
+            "' got no gradient in the captured step; expected each to take part in the loss where several processes "
+            "exchange gradients");
+    parameters.push_back(parameter);
+    gradients.push_back(parameter.grad());
+  }
+  tensor::DeviceGraph::interrupt([this, parameters, gradients] {
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < parameters.size(); i++) parameters[i].mutable_grad() = gradients[i];
+    begin_micro_batches(/*follow_failure=*/false);
+    exchange_accumulated();
+    for (size_t i = 0; i < parameters.size(); i++) {
+      at::Tensor& gradient = parameters[i].mutable_grad();
+      if (!gradient.is_alias_of(gradients[i])) gradients[i].copy_(gradient);
+      gradient = gradients[i];
+    }
+  });
+  reducer_->uncovered().forget();
 }
 
 // The collectives of forward() and of the backward that follows, in their order, with gradients of 0.
 void DistributedDataParallel::shadow(const ForwardNotice& others, int source) {
   if (others.records) reducer_->prepare_for_forward();
   synchronize_buffers(source);
-  former_forward_synced_ = others.exchanges;
+  former_forward_.is_synced = others.exchanges;
   if (others.exchanges) reducer_->shadow_backward();
 }
 

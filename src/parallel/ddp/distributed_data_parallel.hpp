@@ -37,6 +37,7 @@ class DistributedDataParallel final : public ParallelModel, public GradientExcha
   GradientExchange* exchange() override { return this; }
   void expect_backward(bool is_expected) override;
   void exchange_accumulated() override;
+  void record_exchange() override;
   CommunicatorPtr set_gradient_group(CommunicatorPtr group) override;
   void note_failed_backward(const std::string& error) override;
   bool begin_micro_batches(MicroBatches kind) override;
@@ -71,8 +72,11 @@ class DistributedDataParallel final : public ParallelModel, public GradientExcha
   nn::NamedTensors frozen_;           // what the reducer does not know
   CommHookPtr hook_;                  // among all ranks
   std::shared_ptr<Reducer> reducer_;  // null without trainable parameters
-  bool former_forward_synced_ = true;
-  bool static_graph_recorded_ = false;
+  struct {
+    bool is_synced = true;     // its gradients were exchanged, so that the next one broadcasts buffers
+    bool is_learned = false;   // the static graph is known by its backward
+    bool is_captured = false;  // a device records it, and its backward shall exchange gradients
+  } former_forward_;
 };
 
 }  // namespace accel::parallel

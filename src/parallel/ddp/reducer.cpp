@@ -40,29 +40,29 @@ std::vector<at::Tensor> tensors_of(const nn::NamedTensors& parameters) {
   return tensors;
 }
 
-[[noreturn]] void fail_with_missing_gradients(const GradientBuffer& buffer, const std::vector<std::string>& names) {
+[[noreturn]] void fail_with_missing_gradients(const GradientBuffer& buffer, const nn::NamedTensors& parameters) {
   constexpr size_t kMostNames = 10;
   std::string listed;
   size_t missing = 0;
-  for (size_t number = 0; number < names.size(); number++) {
+  for (size_t number = 0; number < parameters.size(); number++) {
     if (buffer.is_ready(number)) continue;
-    if (missing < kMostNames) listed += text(missing == 0 ? "" : ", ", names[number]);
+    if (missing < kMostNames) listed += text(missing == 0 ? "" : ", ", parameters[number].first);
     missing += 1;
   }
   if (missing > kMostNames) listed += text(" and ", missing - kMostNames, " more");
   fail(
-      Status::kInvalidState, missing, " of ", names.size(),
+      Status::kInvalidState, missing, " of ", parameters.size(),
       " trainable parameters got no gradient in the last backward: ", listed,
       "; expected each to take part in the loss: set find_unused_parameters, or let those that are not trained require "
       "no gradient");
 }
 
 // Ranks that went on would average other buckets than those that this rank has posted already.
-[[noreturn]] void fail_with_failed_backward(const GradientBuffer& buffer, const std::vector<std::string>& names,
+[[noreturn]] void fail_with_failed_backward(const GradientBuffer& buffer, const nn::NamedTensors& parameters,
                                             const std::string& error) {
   size_t ready = 0;
-  for (size_t number = 0; number < names.size(); number++) ready += buffer.is_ready(number) ? 1 : 0;
-  fail(Status::kInvalidState, "the backward before this forward failed after ", ready, " of ", names.size(),
+  for (size_t number = 0; number < parameters.size(); number++) ready += buffer.is_ready(number) ? 1 : 0;
+  fail(Status::kInvalidState, "the backward before this forward failed after ", ready, " of ", parameters.size(),
        " gradients", error.empty() ? "" : ": ", error,
        "; other ranks may have exchanged gradients that this one has not, so the model cannot be trained on: end the "
        "ranks and restart them from a checkpoint");
@@ -79,9 +79,13 @@ Reducer::Reducer(const nn::NamedTensors& parameters, GradientClasses classes, co
       graph_(parameters.size()),
       use_(parameters.size(), communicator_),
       uncovered_(parameters) {
-  for (const auto& [name, parameter] : parameters) names_.push_back(name);
   exchange_.set_order(order.empty() ? fill_buckets_backwards(parameters_, bucket_limits(settings_), exchange_.classes())
                                     : order);
+  make_hooks();
+}
+
+void Reducer::make_hooks() {
+  hooks_.clear();
   for (size_t number = 0; number < parameters_.size(); number++)
     hooks_.emplace_back(parameters_[number]).set([this, number] { gradient_arrived(number); });
 }
@@ -102,8 +106,8 @@ void Reducer::prepare_for_forward() {
     arrivals_.forget();
     make_buckets(BucketOrder(exchange_.order()));  // what is still exchanged may write to the old ones
   }
-  if (state_ == State::kExchanging) fail_with_failed_backward(exchange_.buffer(), names_, error_);
-  if (state_ == State::kIncomplete) fail_with_missing_gradients(exchange_.buffer(), names_);
+  if (state_ == State::kExchanging) fail_with_failed_backward(exchange_.buffer(), uncovered_.parameters(), error_);
+  if (state_ == State::kIncomplete) fail_with_missing_gradients(exchange_.buffer(), uncovered_.parameters());
   if (arrivals_.is_taken() || searches_unused()) return;
   const auto order = arrivals_.take(parameters_, bucket_limits(settings_), exchange_.classes(), *communicator_);
   if (order) make_buckets(*order);
@@ -152,7 +156,8 @@ void Reducer::gradient_arrived(size_t number) {
 
 void Reducer::mark_ready(size_t number) {
   state_ = State::kExchanging;
-  require(!exchange_.buffer().is_ready(number), Status::kInvalidState, "the gradient of '", names_[number],
+  require(!exchange_.buffer().is_ready(number), Status::kInvalidState, "the gradient of '",
+          uncovered_.parameters()[number].first,
           "' came twice in one backward; expected each parameter in one forward for each backward: with parts of the "
           "model that run again in backward, set static_graph");
   exchange_.add(number);

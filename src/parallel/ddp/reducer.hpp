@@ -43,6 +43,9 @@ class Reducer {
   void prepare_for_backward(const std::vector<at::Tensor>& outputs);
   // Takes that back, unless gradients have come.
   void expect_no_backward();
+  // From now on autograd comes to the parameters on the current stream, where a device may record a backward: it keeps
+  // to the stream on which the hooks were made.
+  void make_hooks();
   // At the end of the first backward of a static graph, in which nothing was exchanged yet.
   void reduce_static_graph();
   // Exchanges what has accumulated since the last exchange, or what a backward that failed has left of one; each
@@ -81,7 +84,6 @@ class Reducer {
   void finish();
 
   std::vector<at::Tensor> parameters_;
-  std::vector<std::string> names_;
   DdpSettings settings_;
   CommunicatorPtr communicator_;
   std::mutex mutex_;

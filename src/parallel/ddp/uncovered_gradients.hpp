@@ -17,6 +17,7 @@ class UncoveredGradients {
   explicit UncoveredGradients(const nn::NamedTensors& parameters)
       : parameters_(parameters), are_uncovered_(parameters.size(), false) {}
 
+  const nn::NamedTensors& parameters() const { return parameters_; }
   // The gradient of this parameter came, and is not exchanged. On any thread, as all of these.
   void note(size_t number);
   // All gradients were exchanged.

@@ -4,9 +4,11 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
+#include <c10/util/ScopeExit.h>
 
 #include <exception>
 #include <string>
+#include <utility>
 
 #include "base/error.hpp"
 #include "tensor/device/device_work.hpp"
@@ -41,9 +43,16 @@ void require_memory(const std::exception& error, c10::Device device) {
           " has no memory for a captured step, which keeps all of its own: ", message_of(error));
 }
 
+DeviceGraph*& captured_graph() {
+  thread_local DeviceGraph* captured = nullptr;
+  return captured;
+}
+
 }  // namespace
 
-DeviceGraph::DeviceGraph(c10::Device device) : device_(device), recorder_(new_graph_recorder(device)) {}
+DeviceGraph::DeviceGraph(c10::Device device) : device_(device) {
+  new_graph_recorder(device);  // or an error
+}
 
 DeviceGraph::~DeviceGraph() {
   try {
@@ -56,21 +65,34 @@ void DeviceGraph::capture(const c10::Stream& stream, const std::function<void()>
   synchronize(device_);
   const FailedOperator failed;
   const c10::StreamGuard guard(stream);
-  recorder_->begin();
+  DeviceGraph* const former = std::exchange(captured_graph(), this);
+  const auto restored = c10::make_scope_exit([&] { captured_graph() = former; });
+  begin_part();
   try {
     work();
   } catch (const std::exception& error) {
-    recorder_->give_up();
+    give_up();
     require_memory(error, device_);
     if (failed.name().empty()) throw;
     fail(Status::kUnsupported, "device ", device_.str(), " cannot capture the operator ", failed.name(), ": ",
          message_of(error), "; expected a step that reads no number on the host and waits for nothing");
   } catch (...) {
-    recorder_->give_up();
+    give_up();
     throw;
   }
+  end_part();
+}
+
+void DeviceGraph::begin_part() {
+  parts_.push_back({new_graph_recorder(device_), nullptr});
+  parts_.back().recorder->begin();
+  is_open_ = true;
+}
+
+void DeviceGraph::end_part() {
+  is_open_ = false;
   try {
-    recorder_->end();
+    parts_.back().recorder->end();
   } catch (const std::exception& error) {  // something was refused, and whoever asked for it has not said so
     require_memory(error, device_);
     fail(Status::kUnsupported, "device ", device_.str(), " has not recorded the step: ", message_of(error),
@@ -78,7 +100,25 @@ void DeviceGraph::capture(const c10::Stream& stream, const std::function<void()>
   }
 }
 
-void DeviceGraph::replay() { recorder_->replay(); }
+void DeviceGraph::give_up() noexcept {
+  if (std::exchange(is_open_, false)) parts_.back().recorder->give_up();
+}
+
+void DeviceGraph::replay() {
+  for (const Part& part : parts_) {
+    part.recorder->replay();
+    if (part.between) part.between();
+  }
+}
+
+bool DeviceGraph::is_capturing() { return captured_graph() != nullptr; }
+
+void DeviceGraph::interrupt(std::function<void()> between) {
+  DeviceGraph& graph = *captured_graph();
+  graph.end_part();
+  graph.parts_.back().between = std::move(between);
+  graph.begin_part();
+}
 
 c10::Stream new_stream_behind_current(c10::Device device) {
   const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getNewStream(device);

@@ -1,4 +1,5 @@
-// Device graph: work that a stream records once, and that the device does again by one call, with the same memory.
+// Device graph: work that a stream records once, and that the device does again by one call, with the same memory. It
+// is of several parts where the host has work in between.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -6,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "tensor/device/graph_recorder.hpp"
 
@@ -27,9 +29,25 @@ class DeviceGraph {
   // Queues the recorded work on the current stream.
   void replay();
 
+  // Whether this thread is in the work of capture().
+  static bool is_capturing();
+  // In the work of capture(): ends a part of the graph and begins another. Each replay calls `between` behind the first
+  // of these, for what the host has to do there; now it is not called.
+  static void interrupt(std::function<void()> between);
+
  private:
+  struct Part {
+    std::unique_ptr<GraphRecorder> recorder;
+    std::function<void()> between;  // behind it; null of the last one
+  };
+
+  void begin_part();
+  void end_part();
+  void give_up() noexcept;
+
   const c10::Device device_;
-  const std::unique_ptr<GraphRecorder> recorder_;
+  bool is_open_ = false;  // the last part is recorded now
+  std::vector<Part> parts_;
 };
 
 // A stream of its own. Its work begins after that of the current stream.

@@ -2847,7 +2847,7 @@ profile_table(averages; sort_by = "self_cpu_us", row_limit = 0) =
 
 Whether a part is there, or a type of devices can be used.
 
-- `feature`: \"ucx\", \"nccl\", \"http\", \"torchscript\", or the name of a type of devices: \"cuda\", \"xpu\", \"npu\".
+- `feature`: \"ucx\", \"nccl\", \"http\", \"torchscript\", or the name of a type of devices: \"cuda\", \"xpu\", \"npu\"; with \"_graphs\" behind it, the plugin for captured steps on these.
 
 Gives: true, or 0 also for unknown names.
 """
@@ -3934,8 +3934,8 @@ the next one records it, and from then on inputs are copied into the recording, 
 of an ordinary step, bit by bit, without gradient history. On the CPU, and on devices for which LibTorch has no graphs,
 each call is an ordinary step. Tensors on the CPU among the inputs come to the device first. The host's code runs in the
 first steps only, so schedulers step outside, and it must not read numbers of the device. The step is recorded anew when
-an optimizer's settings (such as the learning rate), its state, the mode of a prepared model, or the memory of a
-parameter is another one.
+an optimizer's settings, its state, the mode of a prepared model, or the memory of a parameter is another one; learning
+rates are read on the device. Ranks with whole models exchange their gradients between two parts of the recording.
 
 - `warmup_steps`: Ordinary steps before the first recording: they make the states of optimizers. In [1, inf). Default 3
 - `max_captures`: The most recordings that are kept, one for each combination of shapes, dtypes and numbers of the inputs; each keeps the memory of a step. In [1, inf). Default 1

@@ -16,7 +16,7 @@ _NEVER = ("4bit_bnb", "8bit_bnb", "bitsandbytes_multi_backend", "deepspeed", "ha
 
 
 def is_available(feature):
-    """Whether the engine has a part, "ucx", "nccl" or "torchscript", or can use a type of devices: "cuda", "npu"."""
+    """Whether the engine has a part, "ucx", "nccl", "cuda_graphs" or "torchscript", or can use a type of devices: "cuda", "npu"."""
     from .. import capi
 
     return capi.accel_is_available(feature) == 1

@@ -5,7 +5,6 @@ import sys
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler
 
 from ..modules.argument_types import wrong_kind
-from ..state.handlers import warn_of_copies_that_block
 from ..state.process import PartialState
 from . import generators
 from .batch_sampler_shard import BatchSamplerShard
@@ -39,8 +38,6 @@ def prepare_data_loader(dataloader, device=None, num_processes=None, process_ind
         dispatch_batches = put_on_device and is_stream
     if dispatch_batches and not put_on_device:
         raise ValueError("dispatch_batches=True needs put_on_device=True: what rank 0 reads goes to the device of each rank")
-    if put_on_device:
-        warn_of_copies_that_block(non_blocking, dataloader.pin_memory)
     if split_batches:
         _check_size(dataloader, ranks[0])
 

@@ -1,6 +1,7 @@
 """Batches on a device, and as torch has them."""
 
 import operator
+import warnings
 
 import torch
 
@@ -10,12 +11,30 @@ from .values import again, contents_of
 
 
 def to_device(value, device, non_blocking=False):
-    """The value with its tensors on a device, in containers of the same classes. What is there already is not copied."""
+    """The value with its tensors on a device, in containers of the same classes. What is there already is not copied. An accelerator gets
+    what is on the host from page-locked memory, beside the host."""
     if isinstance(value, torch.Tensor):
-        return value if value.device == device else value.to(device, non_blocking=non_blocking)
+        if value.device == device:
+            return value
+        locked = _page_locked(value, device)
+        return value.to(device, non_blocking=non_blocking) if locked is None else locked.to(device, non_blocking=True)
     if type(value) not in (list, tuple, dict) and callable(getattr(value, "to", None)):
         return value.to(device)
     return _map_contents(value, to_device, device, non_blocking)
+
+
+def _page_locked(tensor, device):
+    """A copy in page-locked memory, which torch keeps for the next one. None where there is none to make."""
+    if type(tensor) is not torch.Tensor or not tensor.is_cpu or tensor.layout is not torch.strided or tensor.requires_grad or tensor.numel() == 0:
+        return None
+    accelerator = torch.accelerator.current_accelerator()
+    if accelerator is None or accelerator.type != device.type or tensor.is_pinned():
+        return None
+    try:
+        return tensor.pin_memory()
+    except RuntimeError as error:  # said once, by Python's filter of warnings
+        warnings.warn(f"the system gives no page-locked memory for a batch, so that its copy waits: {str(error).splitlines()[0]}", stacklevel=2)
+        return None
 
 
 def of_torch(value):

@@ -576,17 +576,18 @@ impl State {
     /// history. On the CPU, and on devices for which LibTorch has no graphs, each call is an ordinary step. Tensors
     /// on the CPU among the inputs come to the device first. The host's code runs in the first steps only, so
     /// schedulers step outside, and it must not read numbers of the device. The step is recorded anew when an
-    /// optimizer's settings (such as the learning rate), its state, the mode of a prepared model, or the memory of
-    /// a parameter is another one.
+    /// optimizer's settings, its state, the mode of a prepared model, or the memory of a parameter is another one;
+    /// learning rates are read on the device. Ranks with whole models exchange their gradients between two parts of
+    /// the recording.
     ///
     /// * `step`: Owned with the result.
     /// * `options`: `None`: defaults.
     ///
     /// Gives: A module of the kind "CapturedStep". Its call returns, besides the errors of the step: UNSUPPORTED
-    /// that names the operator that cannot be recorded, or the optimizer that counts its steps on the host;
-    /// SHAPE_MISMATCH for inputs that no recording has, when there are max_captures; OUT_OF_MEMORY; INVALID_STATE
-    /// for a step that ends within an accumulation window, or that calls itself. A step that could not be recorded
-    /// has changed nothing.
+    /// that names the operator that cannot be recorded, the optimizer that counts its steps on the host, or what
+    /// ranks have to do together; SHAPE_MISMATCH for inputs that no recording has, when there are max_captures;
+    /// OUT_OF_MEMORY; INVALID_STATE for a step that ends within an accumulation window, or that calls itself. A
+    /// step that could not be recorded has changed nothing.
     ///
     /// # Errors
     /// InvalidArgument, Unsupported.
