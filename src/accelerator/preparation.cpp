@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "accelerator/deepspeed_plugins.hpp"
-#include "accelerator/fp8_all_gather.hpp"
+#include "accelerator/parameters/fp8_all_gather.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_object.hpp"
 #include "accelerator/prepared_optimizer.hpp"

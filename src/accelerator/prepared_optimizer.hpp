@@ -78,7 +78,7 @@ class PreparedOptimizer final : public optim::Optimizer {
   }
 
   const std::shared_ptr<optim::Optimizer>& inner() const { return optimizer_; }
-  // What the ranks do together; its steps are taken by step() alone.
+  // The work that ranks do together; its steps are taken by step() alone.
   OptimizerUpdate& update() { return update_; }
 
  private:

@@ -48,7 +48,7 @@ struct SequenceNames {
   bool drops_first;  // dropout is before the transformation, too
 };
 
-struct Family {
+struct EncoderFamily {
   const char* class_prefix;  // "Bert" of "BertForMaskedLM"
   const char* base;          // the name of the encoder in models with a head
   const Keys& keys;
@@ -60,51 +60,51 @@ struct Family {
   SequenceNames sequence;
 };
 
-constexpr Family kBert = {"Bert",
-                          "bert",
-                          kBertKeys,
-                          kBertNames,
-                          30522,
-                          12,
-                          2,
-                          0,
-                          false,
-                          "pooler.dense",
-                          {"cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm",
-                           "cls.predictions.decoder", "cls.predictions.bias"},
-                          {"", "", "classifier", false}};
-constexpr Family kRoberta = {"Roberta",
-                             "roberta",
-                             kBertKeys,
-                             kBertNames,
-                             50265,
-                             12,
-                             2,
-                             1,
-                             true,
-                             "pooler.dense",
-                             {"lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias"},
-                             {"classifier.dense", "tanh", "classifier.out_proj", true}};
-constexpr Family kDistil = {"DistilBert",
-                            "distilbert",
-                            kDistilKeys,
-                            kDistilNames,
-                            30522,
-                            6,
-                            0,
-                            0,
-                            false,
-                            nullptr,
-                            {"vocab_transform", "vocab_layer_norm", "vocab_projector", nullptr},
-                            {"pre_classifier", "relu", "classifier", false}};
+constexpr EncoderFamily kBert = {"Bert",
+                                 "bert",
+                                 kBertKeys,
+                                 kBertNames,
+                                 30522,
+                                 12,
+                                 2,
+                                 0,
+                                 false,
+                                 "pooler.dense",
+                                 {"cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm",
+                                  "cls.predictions.decoder", "cls.predictions.bias"},
+                                 {"", "", "classifier", false}};
+constexpr EncoderFamily kRoberta = {"Roberta",
+                                    "roberta",
+                                    kBertKeys,
+                                    kBertNames,
+                                    50265,
+                                    12,
+                                    2,
+                                    1,
+                                    true,
+                                    "pooler.dense",
+                                    {"lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias"},
+                                    {"classifier.dense", "tanh", "classifier.out_proj", true}};
+constexpr EncoderFamily kDistil = {"DistilBert",
+                                   "distilbert",
+                                   kDistilKeys,
+                                   kDistilNames,
+                                   30522,
+                                   6,
+                                   0,
+                                   0,
+                                   false,
+                                   nullptr,
+                                   {"vocab_transform", "vocab_layer_norm", "vocab_projector", nullptr},
+                                   {"pre_classifier", "relu", "classifier", false}};
 
-double probability(const Json& json, const char* key, double otherwise) {
+double encoder_probability(const Json& json, const char* key, double otherwise) {
   const double value = json_number(json, key, otherwise);
   check_probability(value, key);
   return value;
 }
 
-EncoderConfig read_encoder_config(const Json& json, const Family& family) {
+EncoderConfig read_encoder_config(const Json& json, const EncoderFamily& family) {
   refuse_quantization(json);
   for (const char* key : {"is_decoder", "add_cross_attention", "sinusoidal_pos_embds"})
     require(!json_flag(json, key, false), Status::kUnsupported, key, " is true; only false is supported");
@@ -130,8 +130,8 @@ EncoderConfig read_encoder_config(const Json& json, const Family& family) {
   config.activation = json_text(json, keys.activation, "gelu");
   require(Activation::knows(config.activation), Status::kUnsupported, keys.activation, " '", config.activation,
           "' is not known");
-  config.hidden_dropout = probability(json, keys.dropout, 0.1);
-  config.attention_dropout = probability(json, keys.attention_dropout, 0.1);
+  config.hidden_dropout = encoder_probability(json, keys.dropout, 0.1);
+  config.attention_dropout = encoder_probability(json, keys.attention_dropout, 0.1);
   config.layer_norm_eps = json_number(json, "layer_norm_eps", 1e-12);
   config.initializer_range = initializer_range(json);
   config.dtype = weight_dtype(json);
@@ -141,7 +141,7 @@ EncoderConfig read_encoder_config(const Json& json, const Family& family) {
 // Gives the hidden states; with a pooler [hidden states, pooled], the latter a transformation of the first token.
 class PooledEncoder final : public Encoder {
  public:
-  PooledEncoder(const Family& family, const EncoderConfig& config, bool pools)
+  PooledEncoder(const EncoderFamily& family, const EncoderConfig& config, bool pools)
       : Encoder(std::string(family.class_prefix) + "Model", config, family.names) {
     if (pools && family.pooler != nullptr)
       add_at(*this, family.pooler, pooler_ = encoder_linear(config.hidden_size, config.hidden_size, config));
@@ -171,7 +171,7 @@ class PooledEncoder final : public Encoder {
   ModulePtr pooler_;
 };
 
-at::Tensor hidden_of(const c10::IValue& output) {
+at::Tensor hidden_states_of(const c10::IValue& output) {
   return output.isTensor() ? output.toTensor() : tree::sequence_items(output)[0].toTensor();
 }
 
@@ -179,7 +179,7 @@ class EncoderWithHead final : public Module {
  public:
   using Head = std::function<c10::IValue(const c10::IValue& output)>;
 
-  EncoderWithHead(std::string kind, const Family& family, const EncoderConfig& config, bool pools)
+  EncoderWithHead(std::string kind, const EncoderFamily& family, const EncoderConfig& config, bool pools)
       : Module(std::move(kind)), family_(family), config_(config) {
     add_child(family.base, base_ = std::make_shared<PooledEncoder>(family, config, pools));
   }
@@ -202,7 +202,7 @@ class EncoderWithHead final : public Module {
       find(std::string_view(path).substr(0, path.rfind('.')))->add_parameter("bias", bias);
     }
     head_ = [dense, activation, norm, decoder](const c10::IValue& output) {
-      return decoder->call(norm->call(activation->call(dense->call(hidden_of(output)))));
+      return decoder->call(norm->call(activation->call(dense->call(hidden_states_of(output)))));
     };
   }
 
@@ -230,7 +230,7 @@ class EncoderWithHead final : public Module {
     const auto drop = std::make_shared<Dropout>(dropout);
     add_child("dropout", drop);
     const ModulePtr classifier = add("classifier", encoder_linear(config_.hidden_size, classes, config_));
-    head_ = [=](const c10::IValue& output) { return classifier->call(drop->call(hidden_of(output))); };
+    head_ = [=](const c10::IValue& output) { return classifier->call(drop->call(hidden_states_of(output))); };
   }
 
   // [scores of the first token of an answer, scores of the last one], both [batch, length].
@@ -239,7 +239,7 @@ class EncoderWithHead final : public Module {
     add_child("dropout", drop);
     const ModulePtr outputs = add("qa_outputs", encoder_linear(config_.hidden_size, 2, config_));
     head_ = [=](const c10::IValue& output) {
-      const at::Tensor scores = outputs->call(drop->call(hidden_of(output)));
+      const at::Tensor scores = outputs->call(drop->call(hidden_states_of(output)));
       return tree::new_list({scores.select(-1, 0).contiguous(), scores.select(-1, 1).contiguous()});
     };
   }
@@ -261,7 +261,7 @@ class EncoderWithHead final : public Module {
     return child;
   }
 
-  const Family& family_;
+  const EncoderFamily& family_;
   EncoderConfig config_;
   ModulePtr base_;
   std::vector<std::string> head_modules_;
@@ -275,7 +275,7 @@ int64_t number_of_classes(const Json& json) {
 }
 
 // The part of a class behind the family, "ForMaskedLM"; "Model" without `architectures`.
-std::string head_of(const Json& json, const Family& family) {
+std::string encoder_head(const Json& json, const EncoderFamily& family) {
   const std::string prefix = family.class_prefix;
   const Json* const given = json_member(json, "architectures");
   if (given == nullptr || is_empty(*given)) return "Model";
@@ -286,14 +286,14 @@ std::string head_of(const Json& json, const Family& family) {
   return name->substr(prefix.size());
 }
 
-ModulePtr build(const Json& json, const Family& family) {
+ModulePtr build_encoder(const Json& json, const EncoderFamily& family) {
   const EncoderConfig config = read_encoder_config(json, family);
-  const std::string head = head_of(json, family);
+  const std::string head = encoder_head(json, family);
   if (head == "Model") return std::make_shared<PooledEncoder>(family, config, /*pools=*/true);
   const bool is_distil = family.types == 0;
   const auto dropout = [&](const char* distils, double otherwise) {
-    return is_distil ? probability(json, distils, otherwise)
-                     : probability(json, "classifier_dropout", config.hidden_dropout);
+    return is_distil ? encoder_probability(json, distils, otherwise)
+                     : encoder_probability(json, "classifier_dropout", config.hidden_dropout);
   };
   const bool pools = head == "ForSequenceClassification" && *family.sequence.dense == '\0';
   auto model = std::make_shared<EncoderWithHead>(family.class_prefix + head, family, config, pools);
@@ -314,8 +314,8 @@ ModulePtr build(const Json& json, const Family& family) {
 
 }  // namespace
 
-ModulePtr build_bert(const Json& config) { return build(config, kBert); }
-ModulePtr build_roberta(const Json& config) { return build(config, kRoberta); }
-ModulePtr build_distilbert(const Json& config) { return build(config, kDistil); }
+ModulePtr build_bert(const Json& config) { return build_encoder(config, kBert); }
+ModulePtr build_roberta(const Json& config) { return build_encoder(config, kRoberta); }
+ModulePtr build_distilbert(const Json& config) { return build_encoder(config, kDistil); }
 
 }  // namespace accel::nn

@@ -14,7 +14,7 @@ namespace {
 // Which layers have a window, where `layer_types` does not say so.
 enum class Windows : uint8_t { kNone, kAll, kLateLayers, kEachSecond, kFiveOfSix };
 
-struct Family {
+struct DecoderFamily {
   const char *model_type, *prefix;
   int64_t vocab_size, hidden_size, intermediate_size, num_layers, num_heads, num_key_heads;
   int64_t head_dim;  // 0: hidden_size / num_heads
@@ -33,7 +33,7 @@ constexpr auto kBehind = NormPlacement::kBehind;
 constexpr auto kAround = NormPlacement::kBeforeAndBehind;
 
 // A family that differs in these only is a row here.
-constexpr Family kFamilies[] = {
+constexpr DecoderFamily kDecoderFamilies[] = {
     {"llama", "Llama", 32000,           4096,           11008, 32, 32, 0, 0, 1e-6, false, false, false,
      false,   kBefore, HeadNorm::kNone, Windows::kNone, 0,     0,  -1},
     {"mistral", "Mistral", 32000,           4096,          14336, 32, 32, 8, 0, 1e-6, false, false, false,
@@ -142,13 +142,13 @@ constexpr Family kFamilies[] = {
      1},
 };
 
-const Family* find_family(const std::string& model_type) {
-  for (const Family& family : kFamilies)
+const DecoderFamily* find_decoder_family(const std::string& model_type) {
+  for (const DecoderFamily& family : kDecoderFamilies)
     if (model_type == family.model_type) return &family;
   return nullptr;
 }
 
-void refuse_unsupported(const Json& json, const Family& family) {
+void refuse_decoder_settings(const Json& json, const DecoderFamily& family) {
   refuse_quantization(json);
   require_model_class(json, text(family.prefix, "ForCausalLM").c_str());
   require(!json_flag(json, "use_bidirectional_attention", false), Status::kUnsupported,
@@ -165,7 +165,7 @@ double cap_member(const Json& json, const char* key, double otherwise) {
   return cap;
 }
 
-bool has_window(const Family& family, const Json& json, int64_t layer) {
+bool has_window(const DecoderFamily& family, const Json& json, int64_t layer) {
   switch (family.windows) {
     case Windows::kNone:
       return false;
@@ -181,7 +181,7 @@ bool has_window(const Family& family, const Json& json, int64_t layer) {
   return false;
 }
 
-std::vector<int64_t> read_windows(const Json& json, const Family& family, int64_t num_layers) {
+std::vector<int64_t> read_windows(const Json& json, const DecoderFamily& family, int64_t num_layers) {
   std::vector<int64_t> windows(static_cast<size_t>(num_layers), 0);
   const bool has_default = family.is_gemma || (family.windows == Windows::kAll && !family.fuses_products);
   const bool is_set =
@@ -206,7 +206,7 @@ std::vector<int64_t> read_windows(const Json& json, const Family& family, int64_
 }
 
 // Gemma 3 has frequencies of their own for layers with a window.
-void read_rotary(const Json& json, const Family& family, DecoderConfig& config) {
+void read_rotary(const Json& json, const DecoderFamily& family, DecoderConfig& config) {
   config.has_local_rotary = family.windows == Windows::kFiveOfSix;
   const Json* const parameters = json_member(json, "rope_parameters");
   const Json* const full = parameters == nullptr ? nullptr : json_member(*parameters, "full_attention");
@@ -220,7 +220,7 @@ void read_rotary(const Json& json, const Family& family, DecoderConfig& config) 
   config.local_rotary = {config.head_dim, config.rotary.rotated_dim, json_number(json, "rope_local_base_freq", 1e4)};
 }
 
-void read_experts(const Json& json, DecoderConfig& config) {
+void read_decoder_experts(const Json& json, DecoderConfig& config) {
   if (json_member(json, "num_local_experts") == nullptr) return;
   config.num_experts = size_member(json, "num_local_experts", 8);
   config.num_experts_per_token = size_member(json, "num_experts_per_tok", 2);
@@ -229,7 +229,7 @@ void read_experts(const Json& json, DecoderConfig& config) {
           config.mlp_bias, "; expected silu and no bias in experts");
 }
 
-void read_sizes(const Json& json, const Family& family, DecoderConfig& config) {
+void read_decoder_sizes(const Json& json, const DecoderFamily& family, DecoderConfig& config) {
   config.vocab_size = size_member(json, "vocab_size", family.vocab_size);
   config.padding_row = says_none(json, "pad_token_id") ? -1 : json_integer(json, "pad_token_id", family.pad_token);
   if (config.padding_row >= config.vocab_size) config.padding_row = -1;
@@ -252,24 +252,24 @@ void read_sizes(const Json& json, const Family& family, DecoderConfig& config) {
 
 }  // namespace
 
-bool is_decoder_type(const std::string& model_type) { return find_family(model_type) != nullptr; }
+bool is_decoder_type(const std::string& model_type) { return find_decoder_family(model_type) != nullptr; }
 
 std::string decoder_types() {
   std::string names;
-  for (const Family& family : kFamilies) names += text(names.empty() ? "" : ", ", family.model_type);
+  for (const DecoderFamily& family : kDecoderFamilies) names += text(names.empty() ? "" : ", ", family.model_type);
   return names;
 }
 
 DecoderConfig read_decoder_config(const Json& json) {
   const std::string model_type = json_text(json, "model_type", "");
-  const Family* const found = find_family(model_type);
+  const DecoderFamily* const found = find_decoder_family(model_type);
   require(found != nullptr, Status::kUnsupported, "model_type '", model_type, "' is no decoder; expected one of ",
           decoder_types());
-  const Family& family = *found;
-  refuse_unsupported(json, family);
+  const DecoderFamily& family = *found;
+  refuse_decoder_settings(json, family);
   DecoderConfig config{};
   config.prefix = family.prefix;
-  read_sizes(json, family, config);
+  read_decoder_sizes(json, family, config);
   const std::string activation = family.is_gemma ? "gelu_pytorch_tanh" : "silu";
   config.activation = json_text(json, "hidden_activation", json_text(json, "hidden_act", activation));
   require(Activation::knows(config.activation), Status::kUnsupported, "hidden_act '", config.activation,
@@ -298,7 +298,7 @@ DecoderConfig read_decoder_config(const Json& json) {
   config.windows = read_windows(json, family, config.num_layers);
   read_rotary(json, family, config);
   config.dtype = weight_dtype(json);
-  read_experts(json, config);
+  read_decoder_experts(json, config);
   return config;
 }
 

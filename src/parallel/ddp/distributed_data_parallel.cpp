@@ -281,7 +281,7 @@ void DistributedDataParallel::record_exchange() {
   tensor::DeviceGraph::interrupt([this, parameters, gradients] {
     const at::NoGradGuard no_grad;
     for (size_t i = 0; i < parameters.size(); i++) parameters[i].mutable_grad() = gradients[i];
-    begin_micro_batches(/*follow_failure=*/false);
+    begin_micro_batches(MicroBatches::kTrained);
     exchange_accumulated();
     for (size_t i = 0; i < parameters.size(); i++) {
       at::Tensor& gradient = parameters[i].mutable_grad();

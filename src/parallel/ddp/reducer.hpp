@@ -63,7 +63,7 @@ class Reducer {
   UncoveredGradients& uncovered() { return uncovered_; }
 
  private:
-  // What has become of the latest backward that was announced, as the gradients that arrived tell it.
+  // The state of the latest backward that was announced, as the gradients that arrived tell it.
   enum class State : uint8_t {
     kIdle,        // gradients are not exchanged
     kExpecting,   // those of the next backward are

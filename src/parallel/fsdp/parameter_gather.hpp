@@ -12,7 +12,7 @@
 
 #include "comm/work.hpp"
 #include "parallel/fp8_gather.hpp"
-#include "parallel/fsdp/fp8_weight.hpp"
+#include "parallel/fsdp/gather_parts.hpp"
 #include "parallel/fsdp/sharded_parameter.hpp"
 #include "parallel/parallel_model.hpp"
 
@@ -33,10 +33,10 @@ class ParameterGather {
                   const FsdpSettings& settings, const ModelRanks& ranks, const Fp8GatherPtr& fp8);
 
   // Whole parameters will be on `device`; shards are there or, with `on_host`, on the CPU.
-  void set_device(c10::Device device, bool on_host);
-  c10::Device device() const { return device_; }
+  void set_device(c10::Device device, bool on_host) { parts_.set_device(device, on_host); }
+  c10::Device device() const { return parts_.device(); }
   // Those that are gathered in 8 bits.
-  std::vector<Fp8Weight*> fp8_weights() const;
+  std::vector<Fp8Weight*> fp8_weights() const { return parts_.fp8_weights(); }
   // All ranks say the same. Parameters are released if they are gathered in another way from now on.
   void set_training(bool is_training);
 
@@ -53,26 +53,11 @@ class ParameterGather {
   // Takes part in a gather of other ranks, whose values this one has no use for.
   void gather_for_others(SentParts parts);
   // Shards may have other values than when they were gathered last.
-  void note_update() { is_updated_ = true; }
+  void note_update() { parts_.note_update(); }
   bool has_storage(const c10::StorageImpl* storage) const;
 
  private:
-  // A tensor that is exchanged for a parameter: its rows, in the dtype of whole ones or in 8 bits, or the scales of
-  // these.
-  struct Part {
-    size_t parameter;
-    int64_t elements_per_rank;
-    at::ScalarType dtype;
-    const Fp8Weight* fp8;  // of 8 bits, and of scales
-    bool is_scales;
-  };
-
-  std::vector<Part> list_parts() const;
-  int64_t padded_elements(const Part& part) const;
-  bool is_copied(const Part& part) const;
-  void make_sent_parts();
   void check_data() const;
-  void update_sent_parts();
   void gather(const std::vector<at::Tensor>& sent, comm::Communicator& ranks);
   void take_gathered();
 
@@ -80,13 +65,7 @@ class ParameterGather {
   const std::vector<std::unique_ptr<ShardedParameter>>& parameters_;
   const FsdpSettings& settings_;
   const ModelRanks& ranks_;
-  std::vector<std::unique_ptr<Fp8Weight>> fp8_weights_;  // of each parameter; null: it is never gathered in 8 bits
-  bool uses_fp8_ = true;                                 // for these
-  std::vector<Part> parts_;                              // in the order of the parameters; scales follow their rows
-  c10::Device device_ = at::kCPU;
-  bool on_host_ = false;                // shards, of a model on another device
-  std::vector<at::Tensor> sent_parts_;  // as they are gathered: the shard itself or a copy
-  bool is_updated_ = true;              // since the copies were made
+  GatherParts parts_;
   std::vector<at::Tensor> kept_parts_;  // from reshard_for_backward() on: this rank's of what was gathered
   std::vector<at::Tensor> gathered_;  // with padding, on its way, and until reshard_for_backward() where that keeps it
   std::shared_ptr<comm::Work> gathering_;

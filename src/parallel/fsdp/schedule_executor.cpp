@@ -71,7 +71,7 @@ void ScheduleExecutor::end_micro_batches(bool have_failed) {
       have_failed ? group->gradients().drop_gradients() : group->gradients().keep_gradients();
   if (have_failed) {
     schedule_.abandon_backward();
-    events_.clear();
+    events_.latest.clear();
   }
   execute(schedule_.set_micro_batches(false));
 }
@@ -90,11 +90,11 @@ void ScheduleExecutor::begin_forward(bool records) {
   // Whoever changed them: an optimizer, or the application by the address of their memory.
   for (const auto& group : groups_) group->gather().note_update();
   if (!announcements_.in_micro_batches()) fp8_scales_.update(*model_.module());
-  if (records && !repeats_) events_.clear();
+  if (records && !repeats_) events_.latest.clear();
 }
 
 void ScheduleExecutor::note(const Event& event) {
-  if (!repeats_ && (schedule_.in_backward() || at::GradMode::is_enabled())) events_.push_back(event);
+  if (!repeats_ && (schedule_.in_backward() || at::GradMode::is_enabled())) events_.latest.push_back(event);
 }
 
 void ScheduleExecutor::repeat(const Event& event, bool records) {
@@ -128,7 +128,7 @@ void ScheduleExecutor::repeat(bool records, const std::function<void()>& begin) 
   repeats_ = true;
   const auto restored = c10::make_scope_exit([this] { repeats_ = false; });
   begin();
-  for (const Event& event : former_events_) {
+  for (const Event& event : events_.former) {
     const bool is_of_forward = event.kind == Event::Kind::kForward || event.kind == Event::Kind::kForwardEnd;
     if (!is_of_forward && !records) break;
     repeat(event, records);
@@ -234,10 +234,10 @@ void ScheduleExecutor::end_backward() {
   execute(schedule_.end_backward(model_.gradient_sync()));
   if (repeats_) return;
   // A further backward over the same forward belongs to the same step.
-  events_.push_back({Event::Kind::kBackwardEnd, 0, 0, {}});
-  if (events_.front().kind == Event::Kind::kForward) former_events_.clear();
-  former_events_.insert(former_events_.end(), events_.begin(), events_.end());
-  events_.clear();
+  events_.latest.push_back({Event::Kind::kBackwardEnd, 0, 0, {}});
+  if (events_.latest.front().kind == Event::Kind::kForward) events_.former.clear();
+  events_.former.insert(events_.former.end(), events_.latest.begin(), events_.latest.end());
+  events_.latest.clear();
 }
 
 void ScheduleExecutor::finish_step() {

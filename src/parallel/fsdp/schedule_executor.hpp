@@ -53,7 +53,7 @@ class ScheduleExecutor {
   void finish_step();
   bool is_unsharded(size_t group) const;
 
-  bool can_repeat() const { return !former_events_.empty(); }
+  bool can_repeat() const { return !events_.former.empty(); }
   // On a rank without inputs: the events of the latest step, of its forward alone unless `records`. `begin` begins the
   // forward.
   void repeat(bool records, const std::function<void()>& begin);
@@ -84,8 +84,10 @@ class ScheduleExecutor {
   bool repeats_ = false;  // in repeat()
   GatherAnnouncements announcements_;
   Fp8Scales fp8_scales_;
-  std::vector<Event> events_;         // since the latest forward that was recorded began
-  std::vector<Event> former_events_;  // of a forward and its backwards, complete
+  struct {
+    std::vector<Event> latest;  // since the latest forward that was recorded began
+    std::vector<Event> former;  // of a forward and its backwards, complete
+  } events_;
 };
 
 }  // namespace accel::parallel

@@ -1,4 +1,4 @@
-#include "accelerator/fp8_all_gather.hpp"
+#include "accelerator/parameters/fp8_all_gather.hpp"
 
 #include <ATen/core/Tensor.h>
 
