@@ -11,9 +11,9 @@
 
 #include "nn/module.hpp"
 #include "parallel/fp8_gather.hpp"
+#include "parallel/fsdp/gather/parameter_gather.hpp"
 #include "parallel/fsdp/gradient_reduction.hpp"
 #include "parallel/fsdp/mixed_precision_policy.hpp"
-#include "parallel/fsdp/parameter_gather.hpp"
 #include "parallel/fsdp/sharded_parameter.hpp"
 #include "parallel/parallel_model.hpp"
 

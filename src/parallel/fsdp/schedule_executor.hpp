@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/fsdp/gather_announcements.hpp"
-#include "parallel/fsdp/gathered_scales.hpp"
+#include "parallel/fsdp/gather/gather_announcements.hpp"
+#include "parallel/fsdp/gather/gathered_scales.hpp"
 #include "parallel/fsdp/parameter_group.hpp"
 #include "parallel/parallel_model.hpp"
 #include "parallel/schedule/sharding_schedule.hpp"

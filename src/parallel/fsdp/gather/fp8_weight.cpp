@@ -1,4 +1,4 @@
-#include "parallel/fsdp/fp8_weight.hpp"
+#include "parallel/fsdp/gather/fp8_weight.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-#include "parallel/fsdp/gather_announcements.hpp"
+#include "parallel/fsdp/gather/gather_announcements.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>

@@ -1,4 +1,4 @@
-#include "parallel/fsdp/gathered_scales.hpp"
+#include "parallel/fsdp/gather/gathered_scales.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "parallel/fp8_gather.hpp"
-#include "parallel/fsdp/fp8_weight.hpp"
+#include "parallel/fsdp/gather/fp8_weight.hpp"
 #include "parallel/fsdp/sharded_parameter.hpp"
 #include "parallel/parallel_model.hpp"
 

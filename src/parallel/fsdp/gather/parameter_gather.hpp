@@ -12,7 +12,7 @@
 
 #include "comm/work.hpp"
 #include "parallel/fp8_gather.hpp"
-#include "parallel/fsdp/gather_parts.hpp"
+#include "parallel/fsdp/gather/gather_parts.hpp"
 #include "parallel/fsdp/sharded_parameter.hpp"
 #include "parallel/parallel_model.hpp"
 

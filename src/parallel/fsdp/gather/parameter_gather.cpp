@@ -1,4 +1,4 @@
-#include "parallel/fsdp/parameter_gather.hpp"
+#include "parallel/fsdp/gather/parameter_gather.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>

@@ -1,4 +1,4 @@
-#include "parallel/fsdp/gather_parts.hpp"
+#include "parallel/fsdp/gather/gather_parts.hpp"
 
 #include <ATen/core/Tensor.h>
 
