@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from .. import capi
 from ..generated import layers
 from ..generated.layers import *  # noqa: F403
+from ..state.options import fill
 from ..tensors import ops
 from .module import Layer, Module
 
@@ -114,6 +115,12 @@ def from_config(config):
         raise TypeError(f"from_config() got a {type(config).__name__}; expected a mapping such as {{'model_type': 'gpt2'}}, its JSON, or the path of a file with it")
     text = json.dumps(dict(config)) if isinstance(config, Mapping) else str(config)
     return _made_by(from_config, capi.accel_module_from_config(text), text)
+
+
+def sentence_embedding(encoder, *, pooling="mean", normalize=True):
+    """An encoder whose hidden states become one vector for each sequence: `pooling` is "mean", "first", "last" or "max"."""
+    options = fill(capi.accel_sentence_embedding_options_t(), {"pooling": pooling, "normalize": normalize})
+    return _made_by(sentence_embedding, capi.accel_module_sentence_embedding(encoder.handle, options), encoder, pooling=pooling, normalize=normalize)
 
 
 def load_torchscript(path, *, device=None, optimize_for_inference=False):
