@@ -35,13 +35,14 @@ class DecoderNorm final : public Module {
   c10::IValue forward(const Inputs& inputs) override {
     const at::Tensor& input = only_tensor(inputs);
     const at::Tensor& weight = parameter(0);
-    if (adds_one_)  // the reference rounds behind the weight, and computes it in float32
-      return at::rms_norm(input.to(at::kFloat), weight.sizes(), weight.to(at::kFloat) + 1, epsilon_)
+    const at::ScalarType computed = input.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    if (adds_one_)  // the reference rounds behind the weight
+      return at::rms_norm(input.to(computed), weight.sizes(), weight.to(computed) + 1, epsilon_)
           .to(input.scalar_type());
-    if (input.scalar_type() == at::kFloat && weight.scalar_type() == at::kFloat)
+    if (input.scalar_type() == computed && weight.scalar_type() == computed)
       return at::rms_norm(input, weight.sizes(), weight, epsilon_);
     // The reference rounds before the weight.
-    return weight * at::rms_norm(input.to(at::kFloat), weight.sizes(), {}, epsilon_).to(input.scalar_type());
+    return weight * at::rms_norm(input.to(computed), weight.sizes(), {}, epsilon_).to(input.scalar_type());
   }
 
  private:

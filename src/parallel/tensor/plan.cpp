@@ -93,8 +93,12 @@ SplitRule read_rule(const std::string& text) {
 struct KindPlan {
   const char* kinds;  // with commas between them
   const char* rules;
-  const char* between;  // rules of what is between split layers, where sequences are split
+  const char* between;  // rules of what is between split layers, where sequences are split; null: they cannot be
 };
+constexpr const char* kDecoderRules =
+    "layers.*.self_attn.q_proj colwise; layers.*.self_attn.k_proj colwise; layers.*.self_attn.v_proj colwise; "
+    "layers.*.self_attn.o_proj rowwise; layers.*.mlp.gate_proj colwise; layers.*.mlp.up_proj colwise; "
+    "layers.*.mlp.down_proj rowwise; embed_tokens embedding_rowwise";
 constexpr KindPlan kKindPlans[] = {
     {"SelfAttention", "in_proj packed_colwise(3); out_proj rowwise", ""},
     {"GPT2Model",
@@ -102,24 +106,21 @@ constexpr KindPlan kKindPlans[] = {
      "wte embedding_rowwise",
      "h.*.ln_1 sequence_parallel; h.*.ln_2 sequence_parallel; ln_f sequence_parallel; wpe split_output"},
     {"GPT2LMHeadModel", "lm_head colwise_gather_output", ""},
-    {"LlamaModel,MistralModel,Qwen2Model,Gemma2Model",
-     "layers.*.self_attn.q_proj colwise; layers.*.self_attn.k_proj colwise; layers.*.self_attn.v_proj colwise; "
-     "layers.*.self_attn.o_proj rowwise; layers.*.mlp.gate_proj colwise; layers.*.mlp.up_proj colwise; "
-     "layers.*.mlp.down_proj rowwise; embed_tokens embedding_rowwise",
+    {"LlamaModel,MistralModel,Qwen2Model", kDecoderRules,
      "layers.*.input_layernorm sequence_parallel; layers.*.post_attention_layernorm sequence_parallel; "
-     "layers.*.pre_feedforward_layernorm sequence_parallel; layers.*.post_feedforward_layernorm sequence_parallel; "
      "norm sequence_parallel"},
+    {"Gemma2Model", kDecoderRules, nullptr},
     {"LlamaForCausalLM,MistralForCausalLM,Qwen2ForCausalLM,Gemma2ForCausalLM", "lm_head colwise_gather_output", ""},
     {"BertModel,RobertaModel",
      "encoder.layer.*.attention.self.query colwise; encoder.layer.*.attention.self.key colwise; "
      "encoder.layer.*.attention.self.value colwise; encoder.layer.*.attention.output.dense rowwise; "
      "encoder.layer.*.intermediate.dense colwise; encoder.layer.*.output.dense rowwise",
-     ""},
+     nullptr},
     {"DistilBertModel",
      "transformer.layer.*.attention.q_lin colwise; transformer.layer.*.attention.k_lin colwise; "
      "transformer.layer.*.attention.v_lin colwise; transformer.layer.*.attention.out_lin rowwise; "
      "transformer.layer.*.ffn.lin1 colwise; transformer.layer.*.ffn.lin2 rowwise",
-     ""},
+     nullptr},
 };
 
 }  // namespace
@@ -157,8 +158,11 @@ std::vector<SplitRule> find_plan(const nn::Module& model, bool sequence_parallel
     for (const KindPlan& known : kKindPlans) {
       const auto kinds = split_text(known.kinds);
       if (std::find(kinds.begin(), kinds.end(), module->kind()) == kinds.end()) continue;
-      for (SplitRule& rule :
-           read_plan(sequence_parallel ? std::string(known.rules) + ";" + known.between : known.rules)) {
+      require(!sequence_parallel || known.between != nullptr, Status::kUnsupported,
+              "sequence_parallel is 1 and a module of kind '", module->kind(),
+              "' is split by its own plan, which splits no sequences; expected 0, or rules of the program");
+      const std::string rules = sequence_parallel ? text(known.rules, ";", known.between) : known.rules;
+      for (SplitRule& rule : read_plan(rules)) {
         if (!path.empty()) rule.pattern = path + "." + rule.pattern;
         plan.push_back(std::move(rule));
       }
