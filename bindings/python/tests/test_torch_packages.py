@@ -9,10 +9,12 @@ import subprocess
 import sys
 import zipfile
 
-import accel
 import pytest
-import torch
-from accel import errors, nn
+
+torch = pytest.importorskip("torch", reason="there is no torch")
+
+import accel  # noqa: E402
+from accel import errors, nn  # noqa: E402
 
 PROGRAM = os.environ["ACCEL_PROGRAM"]
 if shutil.which(os.environ.get("CXX", "g++")) is None:

@@ -23,13 +23,13 @@ typedef char CastChars __attribute__((vector_size(kCastBytes)));
 
 #ifdef __AVX2__
 inline CastFloats smaller(CastFloats a, CastFloats b) { return __builtin_ia32_minps256(a, b); }
-inline CastFloats larger(CastFloats a, CastFloats b) { return __builtin_ia32_maxps256(a, b); }
+inline CastFloats larger_floats(CastFloats a, CastFloats b) { return __builtin_ia32_maxps256(a, b); }
 inline CastWords to_words(CastInts a, CastInts b) { return __builtin_ia32_packssdw256(a, b); }
 inline CastChars to_signed(CastWords a, CastWords b) { return __builtin_ia32_packsswb256(a, b); }
 inline CastChars to_unsigned(CastWords a, CastWords b) { return __builtin_ia32_packuswb256(a, b); }
 #else
 inline CastFloats smaller(CastFloats a, CastFloats b) { return __builtin_ia32_minps(a, b); }
-inline CastFloats larger(CastFloats a, CastFloats b) { return __builtin_ia32_maxps(a, b); }
+inline CastFloats larger_floats(CastFloats a, CastFloats b) { return __builtin_ia32_maxps(a, b); }
 inline CastWords to_words(CastInts a, CastInts b) { return __builtin_ia32_packssdw128(a, b); }
 inline CastChars to_signed(CastWords a, CastWords b) { return __builtin_ia32_packsswb128(a, b); }
 inline CastChars to_unsigned(CastWords a, CastWords b) { return __builtin_ia32_packuswb128(a, b); }
@@ -57,7 +57,7 @@ template <typename Small>
 inline CastInts codes_of(CastFloats magnitudes) {
   const CastFloats capped = smaller(magnitudes, CastFloats{} + bits_as<float>(Small::kLargestNumber));
   const CastFloats exponents =
-      larger((CastFloats)((CastInts)capped & 0x7f800000), CastFloats{} + bits_as<float>(Small::kSmallestNormal));
+      larger_floats((CastFloats)((CastInts)capped & 0x7f800000), CastFloats{} + bits_as<float>(Small::kSmallestNormal));
   const CastInts rounders = (CastInts)exponents + ((CastInts)exponents >> Small::kShift) + Small::kRounder;
   return (CastInts)(capped + (CastFloats)rounders) & 0x7f;
 }
@@ -92,7 +92,7 @@ inline void cast_lanes(const typename Number::Stored* from, const float* scales,
     if (kStep == 1) __builtin_memcpy(&scale, scales + part * kCastLanes, sizeof(scale));
     numbers[part] = (CastInts)(load_lanes(Number(), from + part * kCastLanes) * scale);
     const auto magnitudes = (CastFloats)(numbers[part] & 0x7fffffff);
-    if (kStep == 1) largest = larger(magnitudes, largest);
+    if (kStep == 1) largest = larger_floats(magnitudes, largest);
     codes[part] = codes_of<Small>(magnitudes);
   }
   store_codes<2>(to_unsigned(to_words(codes[0], codes[1]), to_words(codes[2], codes[3])),

@@ -180,11 +180,13 @@ int64_t count_saturated(const typename Number::Stored* from, int64_t count, cons
   return saturated;
 }
 
+bool is_nan(float number) { return (bits_as<uint32_t>(number) & 0x7fffffffu) > kInfinity; }
+
 // A chunk of numbers with one scale.
 template <typename Number, typename Small>
 Fp8Counts quantize_shared(const typename Number::Stored* from, int64_t count, const float* scale, uint8_t* to) {
   Fp8Counts counts{largest_of_run<Number>(from, count), 0};
-  if (counts.largest != counts.largest)
+  if (is_nan(counts.largest))
     cast<Number, Small, 0>(from, count, scale, to);
   else
     FiniteCast<Number, Small>::run(from, count, *scale, to);
@@ -198,7 +200,7 @@ template <typename Number, typename Small>
 Fp8Counts quantize_each(const typename Number::Stored* from, int64_t count, const float* scales, uint8_t* to) {
   Fp8Counts counts{largest_of_run<Number>(from, count), 0};
   uint32_t scaled = ~0u;
-  if (counts.largest != counts.largest)
+  if (is_nan(counts.largest))
     cast<Number, Small, 1>(from, count, scales, to);
   else
     scaled = cast_numbers<Number, Small, 1>(from, count, scales, to);

@@ -189,7 +189,7 @@ class DecoderForCausalLm final : public Module {
     return tree::new_list({capped(lm_head_->call(parts[0].toTensor())), parts[1]});
   }
 
-  at::Tensor capped(at::Tensor scores) const {
+  at::Tensor capped(const at::Tensor& scores) const {
     return logit_cap_ == 0 ? scores : (scores / logit_cap_).tanh() * logit_cap_;
   }
 
