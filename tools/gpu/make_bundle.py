@@ -38,7 +38,7 @@ OPTIONAL = {**{f"tests/devices/libaccel_{works}.so": f"bin/libaccel_{works}.so" 
             "tests/cuda/libaccel_cuda_graphs.so": "lib/accel/libaccel_cuda_graphs.so",
             "src/http/server/libaccel_http.so": "lib/accel/libaccel_http.so"}
 FILES = ("tests/devices/*.py", "tests/engine/fixtures/scripted.pt", "examples/python/**/*.py", "tools/peer_tests/outcomes.py", "tools/peer_tests/alias/*.py")
-PACKED = ("bin/engine_tests",)  # large ones, which the script unpacks
+PACKED = ("bin/engine_tests", "bin/device_tests")  # large ones, which the script unpacks
 CUDA_HEADERS = ROOT / "bindings/python/tests/torch_programs.txt"  # names the packages of headers that torch's own include and lack
 UCX_MODULES = ("libuct_cma.so.0",)  # of the transports that are modules, the one between processes of a host
 
