@@ -21,6 +21,12 @@ std::string meaning(const OptionField& field) {
   return result;
 }
 
+// Whether the names would not fit beside the option.
+bool has_many_choices(const OptionField& field) {
+  constexpr size_t kMostLetters = 72;
+  return field.kind == OptionKind::kChoice && choice_names(field, "|").size() > kMostLetters;
+}
+
 std::string default_text(const OptionField& field) {
   if (field.default_words != nullptr) return text(" Default: ", field.default_words);
   if (field.default_value == nullptr) return "";
@@ -39,14 +45,15 @@ std::string value_name(const OptionField& field) {
     case OptionKind::kNumber:
       return "NUMBER";
     case OptionKind::kChoice:
-      return choice_names(field, "|");
+      return has_many_choices(field) ? "NAME" : choice_names(field, "|");
     default:
       return "TEXT";
   }
 }
 
 std::string describe(const OptionField& field) {
-  return text(meaning(field), field.variable == nullptr ? "" : text(" Sets ", field.variable, "."),
+  const std::string choices = has_many_choices(field) ? text(" One of ", choice_names(field, ", "), ".") : "";
+  return text(meaning(field), choices, field.variable == nullptr ? "" : text(" Sets ", field.variable, "."),
               default_text(field));
 }
 

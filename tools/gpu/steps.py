@@ -147,7 +147,7 @@ CHECK_STEPS = [
            needs=("lib/accel/libaccel_nccl.so",)),
     _check("graph_plugin", "captured steps", 90, program("engine_tests", "--gtest_filter=GraphPlugin*"), where=("cuda",),
            why="other devices need no plugin", needs=("lib/accel/libaccel_cuda_graphs.so",)),
-    _check("device_tests", "suites on the device", 150, device_tests, where=DEVICES, why=OF_THE_CPU, needs=("bin/device_tests",), environment=on_device),
+    _check("device_tests", "suites on the device", 150, device_tests, where=DEVICES, why=OF_THE_CPU, needs=("bin/device_tests.gz",), environment=on_device),
     _check("two_ranks_on_one_card", "suites on the device", 60, check("refusal"), where=("cuda",), why="only NCCL refuses ranks that share a card"),
     _check("agree_1_rank", "agreement", 150, agree("test_one_rank"), where=DEVICES, why=OF_THE_CPU),
     _check("agree_2_ranks", "agreement", 200, agree("test_two_ranks_that_share_a_device"), where=("cuda",),

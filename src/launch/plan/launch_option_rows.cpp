@@ -68,8 +68,11 @@ constexpr OptionChoice kCompilers[] = {{"no", 0},
                                        {"onnxrt", 9},
                                        {"tensorrt", 10},
                                        {"aot_torchxla_trace_once", 11},
-                                       {"torhchxla_trace_once", 12},
-                                       {"tvm", 13}};
+                                       {"torhchxla_trace_once", 12},  // as Accelerate's launcher has it
+                                       {"torchxla_trace_once", 12},
+                                       {"tvm", 13},
+                                       {"hpu_backend", 14},
+                                       {"neuron", 15}};
 constexpr OptionChoice kCompilerModes[] = {{"default", 0}, {"reduce-overhead", 1}, {"max-autotune", 2}};
 constexpr OptionChoice kContextBackends[] = {{"torch", 0}};
 constexpr OptionChoice kSequenceBackends[] = {{"deepspeed", 0}};
