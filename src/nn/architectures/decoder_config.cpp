@@ -261,7 +261,7 @@ std::string decoder_types() {
 }
 
 DecoderConfig read_decoder_config(const Json& json) {
-  const std::string model_type = json_text(json, "model_type", "");
+  const std::string model_type = json_text(json, "model_type", "llama");
   const DecoderFamily* const found = find_decoder_family(model_type);
   require(found != nullptr, Status::kUnsupported, "model_type '", model_type, "' is no decoder; expected one of ",
           decoder_types());
