@@ -72,6 +72,8 @@ TEST(NnLayers, AreThoseOfTheReference) {
 TEST(NnLayers, RefuseBadSizes) {
   expect_error(Status::kInvalidArgument, "in_features is 0", [] { Linear(0, 3, true); });
   expect_error(Status::kInvalidArgument, "embedding_dim is -1", [] { Embedding(3, -1); });
+  expect_error(Status::kInvalidArgument, "an embedding of 5 rows was called with indices from 1 to 7; expected 0 to 4",
+               [] { std::make_shared<Embedding>(5, 3)->call(at::arange(1, 8)); });
   expect_error(Status::kInvalidArgument, "normalized_size is 0", [] { LayerNorm(0); });
   expect_error(Status::kInvalidArgument, "eps is -1", [] { RmsNorm(4, -1.0); });
   expect_error(Status::kInvalidArgument, "momentum is 2", [] { BatchNorm(4, 1e-5, 2.0); });

@@ -23,12 +23,22 @@ Embedding::Embedding(int64_t num_embeddings, int64_t embedding_dim) : Module("Em
 
 Embedding::Embedding(at::Tensor weight) : Module("Embedding") { add_parameter("weight", std::move(weight)); }
 
+at::Tensor Embedding::look_up(const at::Tensor& indices) const {
+  try {
+    return at::embedding(parameter(0), indices, padding_row_);
+  } catch (const c10::IndexError&) {
+    fail(Status::kInvalidArgument, "an embedding of ", parameter(0).size(0), " rows was called with indices from ",
+         indices.min().item<int64_t>(), " to ", indices.max().item<int64_t>(), "; expected 0 to ",
+         parameter(0).size(0) - 1);
+  }
+}
+
 c10::IValue Embedding::forward(const Inputs& inputs) {
   const at::Tensor& indices = only_tensor(inputs);
   require(indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt, Status::kTypeMismatch,
           "an embedding was called with dtype ", tensor::dtype_name(indices.scalar_type()),
           "; expected int64 or int32");
-  if (split_ == nullptr) return at::embedding(parameter(0), indices, padding_row_);
+  if (split_ == nullptr) return look_up(indices);
   at::Tensor rows = split_->look_up(parameter(0), indices);
   if (padding_row_ < 0) return rows;
   return at::where(indices.eq(padding_row_).unsqueeze(-1), rows.detach(), rows);

@@ -28,6 +28,8 @@ class Embedding final : public Module {
   c10::IValue forward(const Inputs& inputs) override;
 
  private:
+  at::Tensor look_up(const at::Tensor& indices) const;
+
   int64_t padding_row_ = -1;                  // -1: none
   std::shared_ptr<const SplitLookup> split_;  // null: this rank has the whole table
 };
