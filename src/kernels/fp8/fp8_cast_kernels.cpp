@@ -146,8 +146,9 @@ void cast_pairs(const uint16_t* from, int64_t count, float scale, uint8_t* to) {
 #ifdef ACCEL_HAS_CAST_LANES
   for (; done + kCastBytes <= count; done += kCastBytes) cast_pair_lanes<Small>(from + done, scale, to + done);
 #endif
+  const int64_t end = count / 2;
   ACCEL_VECTORISE
-  for (int64_t i = done / 2; i < count / 2; i++) {
+  for (int64_t i = done / 2; i < end; i++) {
     const uint32_t pair = pairs[i], magnitudes = pair & 0x7fff7fffu;
     const uint32_t even = Small::code_of(bits_as<uint32_t>(bits_as<float>(magnitudes << 16) * scale));
     const uint32_t odd = Small::code_of(bits_as<uint32_t>(bits_as<float>(magnitudes & 0xffff0000u) * scale));
