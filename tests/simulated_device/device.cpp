@@ -40,7 +40,7 @@ void stop_all() {
 Stream& SimulatedDevice::stream(c10::StreamId id) {
   const std::lock_guard<std::mutex> lock(mutex_);
   auto& stream = streams_[id];
-  if (!stream) stream = std::make_unique<Stream>(index_, id, lost_);
+  if (!stream) stream = std::make_unique<Stream>(index_, id, loss_);
   return *stream;
 }
 

@@ -31,8 +31,11 @@ class SimulatedDevice {
   void synchronize();
   void stop();
 
-  bool is_lost() const { return lost_; }
-  void set_lost(bool lost) { lost_ = lost; }
+  bool is_lost() const { return loss_.now; }
+  void set_lost(bool lost) {
+    if (lost) loss_.count++;
+    loss_.now = lost;
+  }
 
   std::atomic<int64_t> copies{0};
   std::atomic<int64_t> pageable_copies{0};
@@ -44,7 +47,7 @@ class SimulatedDevice {
  private:
   const c10::DeviceIndex index_;
   Memory memory_;
-  std::atomic<bool> lost_{false};
+  Loss loss_;
   std::mutex mutex_;
   std::map<c10::StreamId, std::unique_ptr<Stream>> streams_;
   int64_t num_from_pool_ = 0;

@@ -32,8 +32,7 @@ void sleep_until(Clock::time_point time) {
 bool Mark::is_reached() const { return stream->has_run(position); }
 void Mark::wait() const { stream->run_until(position); }
 
-Stream::Stream(c10::DeviceIndex device, c10::StreamId id, const std::atomic<bool>& lost)
-    : device_(device), id_(id), lost_(lost) {}
+Stream::Stream(c10::DeviceIndex device, c10::StreamId id, const Loss& loss) : device_(device), id_(id), loss_(loss) {}
 
 std::chrono::microseconds Stream::random_delay() {
   const auto now = settings();
@@ -53,6 +52,7 @@ uint64_t Stream::append(Task task) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     task.queued = Clock::now();
+    task.losses = loss_.count;
     task.duration += random_delay();
     position = ++num_queued_;
     if (task.record) task.record->position = position;
@@ -125,16 +125,17 @@ void Stream::run_next(std::unique_lock<std::mutex>& lock) {
     tasks_.pop_front();
     auto end = std::max(task.queued, busy_until_);
     lock.unlock();
-    if (task.wait_for && !lost_) {
+    const auto is_lost = [&] { return loss_.now || loss_.count != task.losses; };
+    if (task.wait_for && !is_lost()) {
       task.wait_for->wait();
       end = std::max(end, task.wait_for->reached);
     }
     end += task.duration;
     // In parts, so that the loss of the device ends a long task.
-    while (task.duration.count() > 0 && !lost_ && Clock::now() < end)
+    while (task.duration.count() > 0 && !is_lost() && Clock::now() < end)
       sleep_until(std::min(end, Clock::now() + kLongestSleep));
-    if (lost_) end = std::min(end, Clock::now());
-    if (task.work && (!lost_ || task.when_lost == WhenLost::kRun)) task.work();
+    if (is_lost()) end = std::min(end, Clock::now());
+    if (task.work && (!is_lost() || task.when_lost == WhenLost::kRun)) task.work();
     if (task.record) task.record->reached = end;
     busy_until_ = end;  // only who runs a task changes or reads it
   }

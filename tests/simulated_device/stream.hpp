@@ -15,6 +15,12 @@
 
 namespace simulated_device {
 
+// Whether a device is lost, and how often it was: a task stays lost when the device is back.
+struct Loss {
+  std::atomic<bool> now{false};
+  std::atomic<uint64_t> count{0};
+};
+
 using Clock = std::chrono::steady_clock;
 class Capture;
 class Stream;
@@ -37,7 +43,7 @@ class Stream {
  public:
   enum class WhenLost { kSkip, kRun };
 
-  Stream(c10::DeviceIndex device, c10::StreamId id, const std::atomic<bool>& lost);
+  Stream(c10::DeviceIndex device, c10::StreamId id, const Loss& loss);
 
   // The work begins when all earlier tasks have ended, and ends `duration` (and a random delay) later. Work does not
   // throw.
@@ -65,6 +71,7 @@ class Stream {
     Clock::time_point queued;
     std::shared_ptr<const Mark> wait_for;
     std::shared_ptr<Mark> record;
+    uint64_t losses = 0;  // of the device, when it was queued
   };
 
   uint64_t append(Task task);
@@ -76,7 +83,7 @@ class Stream {
 
   const c10::DeviceIndex device_;
   const c10::StreamId id_;
-  const std::atomic<bool>& lost_;
+  const Loss& loss_;
   std::atomic<Capture*> capture_{nullptr};
   mutable std::mutex mutex_;
   std::condition_variable queued_;  // for the thread
