@@ -123,7 +123,7 @@ class DecoderAttention final : public Module, public AttentionHeads {
       all.query = q_norm_->call(all.query);
       all.key = k_norm_->call(all.key);
     }
-    all = {heads_of(all.query), heads_of(all.key), heads_of(all.value)};
+    all = {view_heads(all.query, head_size()), view_heads(all.key, head_size()), view_heads(all.value, head_size())};
     if (head_norm_ == HeadNorm::kEachHead) {
       all.query = q_norm_->call(all.query);
       all.key = k_norm_->call(all.key);
@@ -134,10 +134,6 @@ class DecoderAttention final : public Module, public AttentionHeads {
   void require_all_heads(int64_t features, int64_t expected, const char* name) const {
     require(features == expected, Status::kUnsupported, name, " of a module of kind '", kind(), "' got ", features,
             " features; expected ", expected, ", because it needs all heads on one rank");
-  }
-
-  at::Tensor heads_of(const at::Tensor& projected) const {
-    return projected.unflatten(-1, {-1, head_size()}).transpose(1, 2);
   }
 
   HeadNorm head_norm_;

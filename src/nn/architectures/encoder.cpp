@@ -61,8 +61,9 @@ class EncoderLayer final : public Module, public AttentionHeads {
   c10::IValue forward(const Inputs& inputs) override {
     const at::Tensor& hidden = tensor_input(inputs, 0, kind());
     const at::Tensor mask = inputs.size() > 1 && inputs[1].isTensor() ? inputs[1].toTensor() : at::Tensor();
-    const at::Tensor query = heads_of(query_->call(hidden)), key = heads_of(key_->call(hidden)),
-                     value = heads_of(value_->call(hidden));
+    const at::Tensor query = view_heads(query_->call(hidden), head_size()),
+                     key = view_heads(key_->call(hidden), head_size()),
+                     value = view_heads(value_->call(hidden), head_size());
     const double dropout = is_training() ? attention_dropout_ : 0.0;
     at::Tensor mixed;
     {
@@ -76,10 +77,6 @@ class EncoderLayer final : public Module, public AttentionHeads {
   }
 
  private:
-  at::Tensor heads_of(const at::Tensor& projected) const {
-    return projected.unflatten(-1, {-1, head_size()}).transpose(1, 2);
-  }
-
   double attention_dropout_;
   ModulePtr query_, key_, value_, attention_output_, attention_norm_, up_, down_, output_norm_, activation_, dropout_;
 };

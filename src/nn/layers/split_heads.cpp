@@ -83,6 +83,10 @@ Heads split_heads(const at::Tensor& projected, int64_t head_size) {
   return {parts[0], parts[1], parts[2]};
 }
 
+at::Tensor view_heads(const at::Tensor& projected, int64_t head_size) {
+  return projected.unflatten(-1, {-1, head_size}).transpose(1, 2);
+}
+
 at::Tensor join_heads(const at::Tensor& mixed) {
   const int64_t batch = mixed.size(0), heads = mixed.size(1), length = mixed.size(2), size = mixed.size(3);
   return mixed.transpose(1, 2).reshape({batch, length, heads * size});

@@ -14,6 +14,9 @@ struct Heads {
 };
 Heads split_heads(const at::Tensor& projected, int64_t head_size);
 
+// The heads of one of these, a view [batch, heads, length, size] of [batch, length, heads * size].
+at::Tensor view_heads(const at::Tensor& projected, int64_t head_size);
+
 // Back to [batch, length, heads * size].
 at::Tensor join_heads(const at::Tensor& mixed);
 
