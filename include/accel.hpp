@@ -204,6 +204,7 @@ class Work;
 class Parameters;
 class Generator;
 class Mesh;
+class GenerationBatch;
 class OffloadHook;
 class WeightStream;
 class Tracker;
@@ -412,6 +413,11 @@ struct ActivationCheckpointingOptions : accel_activation_checkpointing_options_t
 // drawn, by temperature, top_k, top_p and min_p, in this order.
 struct GenerateOptions : accel_generate_options_t {
   GenerateOptions() : accel_generate_options_t(ACCEL_GENERATE_OPTIONS_INIT) {}
+};
+
+// How much a generation batch does at once, and what it may keep.
+struct GenerationBatchOptions : accel_generation_batch_options_t {
+  GenerationBatchOptions() : accel_generation_batch_options_t(ACCEL_GENERATION_BATCH_OPTIONS_INIT) {}
 };
 
 // Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.
@@ -2114,6 +2120,45 @@ class Generator : public detail::Handle<accel_generator_t, accel_generator_retai
 
   // Sets the state of a generator.
   void set_state(const Tensor& state) { detail::check(accel_generator_set_state(get(), state.get())); }
+};
+
+// Sequences that get their tokens together.
+class GenerationBatch : public detail::Handle<accel_generation_batch_t, accel_generation_batch_retain, accel_generation_batch_release> {
+ public:
+  using Handle::Handle;
+
+  // Makes a batch of sequences that join and leave while others go on (continuous batching).
+  static GenerationBatch create(const Module& module, const GenerationBatchOptions& options = {}) {
+    GenerationBatch out;
+    detail::check(accel_generation_batch_create(module.get(), &options, out.put()));
+    return out;
+  }
+
+  // Adds a sequence, which waits for the next step that has room.
+  std::int64_t add(const Tensor& input_ids, const GenerateOptions& options = {}) {
+    std::int64_t out_id = 0;
+    detail::check(accel_generation_batch_add(get(), input_ids.get(), &options, &out_id));
+    return out_id;
+  }
+
+  // Computes the next token of each sequence: sequences that wait and have room begin, and all are computed in one call
+  // of the model.
+  Value step() {
+    Value out;
+    detail::check(accel_generation_batch_step(get(), out.put()));
+    return out;
+  }
+
+  // Ends a sequence, which gets no further tokens: also while another thread runs a step, whose token of it may still
+  // come.
+  void cancel(std::int64_t id) { detail::check(accel_generation_batch_cancel(get(), id)); }
+
+  // Tells how much a batch has to do.
+  Value info() const {
+    Value out;
+    detail::check(accel_generation_batch_info(get(), out.put()));
+    return out;
+  }
 };
 
 // A whole model that is on a device only from its forward until another one of a chain needs the device.

@@ -83,6 +83,10 @@ static inline void go_unset_accel_generate_options_t(accel_generate_options_t *o
   *options = (accel_generate_options_t)ACCEL_GENERATE_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_generation_batch_options_t(accel_generation_batch_options_t *options) {
+  *options = (accel_generation_batch_options_t)ACCEL_GENERATION_BATCH_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_adam_options_t(accel_adam_options_t *options) {
   *options = (accel_adam_options_t)ACCEL_ADAM_OPTIONS_INIT;
 }
@@ -1356,6 +1360,26 @@ static inline accel_status_t go_accel_module_tie(accel_module_t *module, const c
 
 static inline accel_status_t go_accel_module_generate(accel_module_t *module, const accel_tensor_t *input_ids, const accel_tensor_t *attention_mask, const accel_generate_options_t *options, int32_t on_tokens, uintptr_t user_data, accel_value_t *out, go_failure *failure) {
   return go_checked(accel_module_generate(module, input_ids, attention_mask, options, on_tokens ? go_generated : NULL, (void *)user_data, user_data ? go_destroy : NULL, out), failure);
+}
+
+static inline accel_status_t go_accel_generation_batch_create(accel_module_t *module, const accel_generation_batch_options_t *options, accel_generation_batch_t **out, go_failure *failure) {
+  return go_checked(accel_generation_batch_create(module, options, out), failure);
+}
+
+static inline accel_status_t go_accel_generation_batch_add(accel_generation_batch_t *batch, const accel_tensor_t *input_ids, const accel_generate_options_t *options, int64_t *out_id, go_failure *failure) {
+  return go_checked(accel_generation_batch_add(batch, input_ids, options, out_id), failure);
+}
+
+static inline accel_status_t go_accel_generation_batch_step(accel_generation_batch_t *batch, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_generation_batch_step(batch, out), failure);
+}
+
+static inline accel_status_t go_accel_generation_batch_cancel(accel_generation_batch_t *batch, int64_t id, go_failure *failure) {
+  return go_checked(accel_generation_batch_cancel(batch, id), failure);
+}
+
+static inline accel_status_t go_accel_generation_batch_info(const accel_generation_batch_t *batch, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_generation_batch_info(batch, out), failure);
 }
 
 static inline accel_status_t go_accel_optimizer_adamw(const accel_module_t *module, const accel_adam_options_t *options, accel_optimizer_t **out, go_failure *failure) {
@@ -4350,6 +4374,42 @@ func (mesh *Mesh) Close() {
 	}
 }
 
+// GenerationBatch: sequences that get their tokens together.
+type GenerationBatch struct {
+	handle *C.accel_generation_batch_t
+	_      *byte
+}
+
+func (generationbatch *GenerationBatch) c() *C.accel_generation_batch_t {
+	if generationbatch == nil {
+		return nil
+	}
+	if generationbatch.handle == nil {
+		return (*C.accel_generation_batch_t)(C.go_closed())
+	}
+	return generationbatch.handle
+}
+
+func newGenerationBatch(handle *C.accel_generation_batch_t) *GenerationBatch {
+	if handle == nil {
+		return nil
+	}
+	object := &GenerationBatch{handle: handle}
+	runtime.SetFinalizer(object, (*GenerationBatch).Close)
+	countMade()
+	return object
+}
+
+// Close gives the object back. The garbage collector does it where the program does not.
+func (generationbatch *GenerationBatch) Close() {
+	if generationbatch != nil && generationbatch.handle != nil {
+		C.accel_generation_batch_release(generationbatch.handle)
+		generationbatch.handle = nil
+		runtime.SetFinalizer(generationbatch, nil)
+		objectsClosed.Add(1)
+	}
+}
+
 // OffloadHook: A whole model that is on a device only from its forward until another one of a chain needs the device.
 type OffloadHook struct {
 	handle *C.accel_offload_hook_t
@@ -5049,6 +5109,29 @@ type GenerateOptions struct {
 
 	// A list of INT: tokens that end a sequence. Default: none
 	StopTokens any
+
+	// A list of lists of INT: a sequence ends with the last token of one of these, if all of it is new. Default:
+	// none
+	StopSequences any
+
+	// With a draft_model or lookup_tokens: how many next tokens are guessed, and checked in one call of the model.
+	// Greedy tokens do not change by it, and drawn ones keep their probabilities (Leviathan et al., "Fast
+	// Inference from Transformers via Speculative Decoding", 2023). In [1, 1024]. Default 5
+	SpeculatedTokens *int64
+
+	// Guesses are what stood behind the latest so many tokens, at most, where they were before; 0: no such
+	// guesses. In [0, 1024]. Default 0
+	LookupTokens *int64
+
+	// A smaller decoder with the same vocabulary, which guesses. Default: none
+	DraftModel *Module
+
+	// A file that save_prompt_cache wrote: keys and values of the tokens with which input_ids begins as its prompt
+	// did are not computed again. Default: none
+	LoadPromptCache string
+
+	// A file for the keys and values of the prompt. Default: none
+	SavePromptCache string
 }
 
 func (options *GenerateOptions) c(given *arguments) *C.accel_generate_options_t {
@@ -5085,6 +5168,55 @@ func (options *GenerateOptions) c(given *arguments) *C.accel_generate_options_t 
 		made.pad_token = C.int64_t(*options.PadToken)
 	}
 	made.stop_tokens = given.optional(options.StopTokens)
+	made.stop_sequences = given.optional(options.StopSequences)
+	if options.SpeculatedTokens != nil {
+		made.speculated_tokens = C.int64_t(*options.SpeculatedTokens)
+	}
+	if options.LookupTokens != nil {
+		made.lookup_tokens = C.int64_t(*options.LookupTokens)
+	}
+	made.draft_model = options.DraftModel.c()
+	made.load_prompt_cache = given.nullable(options.LoadPromptCache)
+	made.save_prompt_cache = given.nullable(options.SavePromptCache)
+	return made
+}
+
+// GenerationBatchOptions: How much a generation batch does at once, and what it may keep.
+type GenerationBatchOptions struct {
+	// The most sequences that get tokens in one step; others wait. In [1, 65536]. Default 16
+	MaxSequences *int64
+
+	// The most tokens whose keys and values are kept, of all sequences together; 0: as many as the sequences need.
+	// A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0
+	MaxCachedTokens *int64
+
+	// The most tokens of prompts that one step computes: long prompts are computed in several steps, so that the
+	// tokens of other sequences do not wait for them. In [1, inf). Default 512
+	MaxPromptTokens *int64
+
+	// 1: keys and values of sequences that have ended stay while there is room, and a prompt that begins as an
+	// earlier one does is computed from there on. Default 1
+	ReusePrompts *bool
+}
+
+func (options *GenerationBatchOptions) c(given *arguments) *C.accel_generation_batch_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_generation_batch_options_t)(given.room(C.sizeof_accel_generation_batch_options_t))
+	C.go_unset_accel_generation_batch_options_t(made)
+	if options.MaxSequences != nil {
+		made.max_sequences = C.int64_t(*options.MaxSequences)
+	}
+	if options.MaxCachedTokens != nil {
+		made.max_cached_tokens = C.int64_t(*options.MaxCachedTokens)
+	}
+	if options.MaxPromptTokens != nil {
+		made.max_prompt_tokens = C.int64_t(*options.MaxPromptTokens)
+	}
+	if options.ReusePrompts != nil {
+		made.reuse_prompts = C.accel_flag_t(flag(*options.ReusePrompts))
+	}
 	return made
 }
 
@@ -13290,6 +13422,112 @@ func (module *Module) Generate(inputIds *Tensor, attentionMask *Tensor, options 
 	runtime.KeepAlive(inputIds)
 	runtime.KeepAlive(attentionMask)
 	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// NewGenerationBatch is accel_generation_batch_create. Makes a batch of sequences that join and leave while others go
+// on (continuous batching). Each step computes a token of every sequence in one call of the model; their keys and
+// values are in blocks of one cache, which prompts with the same beginning share.
+//
+//   - module: A decoder of accel_module_from_config(), prepared, dispatched or offloaded or not; in evaluation.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; UNSUPPORTED for a module without such attention;
+// INVALID_STATE in training.
+func NewGenerationBatch(module *Module, options *GenerationBatchOptions) (out *GenerationBatch, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cOut *C.accel_generation_batch_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_generation_batch_create(module.c(), cOptions, &cOut, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newGenerationBatch(cOut)
+	return
+}
+
+// Add is accel_generation_batch_add. Adds a sequence, which waits for the next step that has room.
+//
+//   - batch: A batch.
+//   - inputIds: int64 [length]: its prompt.
+//   - options: Its own choice of tokens, seed, stops and guesses. pad_token does not count. NULL: defaults.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT that names the field, also for a prompt that is longer than the model's
+// positions or the cache; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED with a draft_model or files of a prompt cache.
+func (batch *GenerationBatch) Add(inputIds *Tensor, options *GenerateOptions) (id int64, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cID C.int64_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_generation_batch_add(batch.c(), inputIds.c(), cOptions, &cID, &failure)
+	runtime.KeepAlive(batch)
+	runtime.KeepAlive(inputIds)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	id = int64(cID)
+	return
+}
+
+// Step is accel_generation_batch_step. Computes the next token of each sequence: sequences that wait and have room
+// begin, and all are computed in one call of the model.
+//
+//   - batch: A batch.
+//
+// Returns: ACCEL_OK; INVALID_STATE in training; OUT_OF_MEMORY or TORCH where the model fails, after which the
+// sequences that it computed have ended.
+func (batch *GenerationBatch) Step() (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_generation_batch_step(batch.c(), &cOut, &failure)
+	runtime.KeepAlive(batch)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// Cancel is accel_generation_batch_cancel. Ends a sequence, which gets no further tokens: also while another thread
+// runs a step, whose token of it may still come.
+//
+//   - batch: A batch.
+//   - id: What accel_generation_batch_add() gave.
+//
+// Returns: ACCEL_OK; NOT_FOUND for a sequence that is not there, or has ended.
+func (batch *GenerationBatch) Cancel(id int64) error {
+	var failure C.go_failure
+	code := C.go_accel_generation_batch_cancel(batch.c(), C.int64_t(id), &failure)
+	runtime.KeepAlive(batch)
+	return status(code, failure)
+}
+
+// Info is accel_generation_batch_info. Tells how much a batch has to do.
+//
+//   - batch: A batch.
+//
+// Returns: ACCEL_OK.
+func (batch *GenerationBatch) Info() (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_generation_batch_info(batch.c(), &cOut, &failure)
+	runtime.KeepAlive(batch)
 	if err = status(code, failure); err != nil {
 		return
 	}

@@ -356,6 +356,7 @@ static accel_status_t launch_trampoline(int32_t local_process_index, void *user_
 %accel_handle(accel_parameters, accel_parameters_release)
 %accel_handle(accel_generator, accel_generator_release)
 %accel_handle(accel_mesh, accel_mesh_release)
+%accel_handle(accel_generation_batch, accel_generation_batch_release)
 %accel_handle(accel_offload_hook, accel_offload_hook_release)
 %accel_handle(accel_weight_stream, accel_weight_stream_release)
 %accel_handle(accel_tracker, accel_tracker_release)
@@ -433,9 +434,13 @@ static const char accel_activation_checkpointing_options_text[] = "accel_activat
 %}
 %accel_options(accel_activation_checkpointing_options, ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT, free((char *)$self->class_names); free((char *)$self->modules);)
 %{
-static const char accel_generate_options_text[] = "accel_generate_options_t(*, max_new_tokens=20, sample=0, temperature=1, top_k=0, top_p=1, min_p=0, repetition_penalty=1, seed=None, pad_token=0, stop_tokens=None)\n--\n\nHow tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.\n\nmax_new_tokens: The most tokens that a sequence gets. In [1, inf). Default 20\nsample: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0\ntemperature: Scores are divided by it. In (0, inf). Default 1\ntop_k: Only so many most likely tokens; 0: all. In [0, inf). Default 0\ntop_p: Only the most likely tokens that have this probability together (Holtzman et al., \"The Curious Case of Neural Text Degeneration\", 2020). In (0, 1]. Default 1\nmin_p: Only tokens with this part of the probability of the most likely one (Nguyen et al., \"Turning Up the Heat\", 2024). In [0, 1]. Default 0\nrepetition_penalty: Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1\nseed: The seed of the draws. In [0, inf). Default: the default generator of the device goes on\npad_token: Stands behind the end of a sequence. In [0, inf). Default 0\nstop_tokens: A list of INT: tokens that end a sequence. Default: none";
+static const char accel_generate_options_text[] = "accel_generate_options_t(*, max_new_tokens=20, sample=0, temperature=1, top_k=0, top_p=1, min_p=0, repetition_penalty=1, seed=None, pad_token=0, stop_tokens=None, stop_sequences=None, speculated_tokens=5, lookup_tokens=0, draft_model=None, load_prompt_cache=None, save_prompt_cache=None)\n--\n\nHow tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.\n\nmax_new_tokens: The most tokens that a sequence gets. In [1, inf). Default 20\nsample: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0\ntemperature: Scores are divided by it. In (0, inf). Default 1\ntop_k: Only so many most likely tokens; 0: all. In [0, inf). Default 0\ntop_p: Only the most likely tokens that have this probability together (Holtzman et al., \"The Curious Case of Neural Text Degeneration\", 2020). In (0, 1]. Default 1\nmin_p: Only tokens with this part of the probability of the most likely one (Nguyen et al., \"Turning Up the Heat\", 2024). In [0, 1]. Default 0\nrepetition_penalty: Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1\nseed: The seed of the draws. In [0, inf). Default: the default generator of the device goes on\npad_token: Stands behind the end of a sequence. In [0, inf). Default 0\nstop_tokens: A list of INT: tokens that end a sequence. Default: none\nstop_sequences: A list of lists of INT: a sequence ends with the last token of one of these, if all of it is new. Default: none\nspeculated_tokens: With a draft_model or lookup_tokens: how many next tokens are guessed, and checked in one call of the model. Greedy tokens do not change by it, and drawn ones keep their probabilities (Leviathan et al., \"Fast Inference from Transformers via Speculative Decoding\", 2023). In [1, 1024]. Default 5\nlookup_tokens: Guesses are what stood behind the latest so many tokens, at most, where they were before; 0: no such guesses. In [0, 1024]. Default 0\ndraft_model: A smaller decoder with the same vocabulary, which guesses. Default: none\nload_prompt_cache: A file that save_prompt_cache wrote: keys and values of the tokens with which input_ids begins as its prompt did are not computed again. Default: none\nsave_prompt_cache: A file for the keys and values of the prompt. Default: none";
 %}
-%accel_options(accel_generate_options, ACCEL_GENERATE_OPTIONS_INIT, free_value((accel_value_t *)$self->stop_tokens);)
+%accel_options(accel_generate_options, ACCEL_GENERATE_OPTIONS_INIT, free_value((accel_value_t *)$self->stop_tokens); free_value((accel_value_t *)$self->stop_sequences); free((char *)$self->load_prompt_cache); free((char *)$self->save_prompt_cache);)
+%{
+static const char accel_generation_batch_options_text[] = "accel_generation_batch_options_t(*, max_sequences=16, max_cached_tokens=0, max_prompt_tokens=512, reuse_prompts=1)\n--\n\nHow much a generation batch does at once, and what it may keep.\n\nmax_sequences: The most sequences that get tokens in one step; others wait. In [1, 65536]. Default 16\nmax_cached_tokens: The most tokens whose keys and values are kept, of all sequences together; 0: as many as the sequences need. A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0\nmax_prompt_tokens: The most tokens of prompts that one step computes: long prompts are computed in several steps, so that the tokens of other sequences do not wait for them. In [1, inf). Default 512\nreuse_prompts: 1: keys and values of sequences that have ended stay while there is room, and a prompt that begins as an earlier one does is computed from there on. Default 1";
+%}
+%accel_options(accel_generation_batch_options, ACCEL_GENERATION_BATCH_OPTIONS_INIT, )
 %{
 static const char accel_adam_options_text[] = "accel_adam_options_t(*, lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=None, amsgrad=0, maximize=0)\n--\n\nAdam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.\n\nlr: In [0, inf). Default 1e-3\nbeta1: In [0, 1). Default 0.9\nbeta2: In [0, 1). Default 0.999\neps: In [0, inf). Default 1e-8\nweight_decay: In [0, inf). Default: 0 for Adam, 0.01 for AdamW\namsgrad: Default 0\nmaximize: Default 0";
 %}
@@ -755,6 +760,7 @@ typedef struct accel_activation_checkpointing_options {
   const char *class_names;
   const char *modules;
 } accel_activation_checkpointing_options_t;
+%accel_borrowed(accel_module_t, draft_model)
 typedef struct accel_generate_options {
   int64_t max_new_tokens;
   accel_flag_t sample;
@@ -766,7 +772,19 @@ typedef struct accel_generate_options {
   int64_t seed;
   int64_t pad_token;
   const accel_value_t *stop_tokens;
+  const accel_value_t *stop_sequences;
+  int64_t speculated_tokens;
+  int64_t lookup_tokens;
+  accel_module_t *draft_model;
+  const char *load_prompt_cache;
+  const char *save_prompt_cache;
 } accel_generate_options_t;
+typedef struct accel_generation_batch_options {
+  int64_t max_sequences;
+  int64_t max_cached_tokens;
+  int64_t max_prompt_tokens;
+  accel_flag_t reuse_prompts;
+} accel_generation_batch_options_t;
 typedef struct accel_adam_options {
   double lr;
   double beta1;
@@ -1486,6 +1504,9 @@ typedef struct accel_launch_options {
 %accel_waits(accel_module_load_state_dict)
 %accel_waits(accel_module_to)
 %accel_waits(accel_module_generate)
+%newobject accel_generation_batch_retain;
+%delobject accel_generation_batch_release;
+%accel_waits(accel_generation_batch_step)
 %newobject accel_optimizer_retain;
 %delobject accel_optimizer_release;
 %accel_waits(accel_optimizer_add_group)
@@ -3681,6 +3702,55 @@ destroy: Handed to the callback; destroy ends its life.
 out: A map: \"tokens\" int64 [batch, length + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
 Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED for a module without past_key_values; INVALID_STATE in training.";
 accel_status_t accel_module_generate(accel_module_t *module, const accel_tensor_t *input_ids, const accel_tensor_t *attention_mask, const accel_generate_options_t *options, accel_generated_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_generation_batch_create "Makes a batch of sequences that join and leave while others go on (continuous batching). Each step computes a token of every sequence in one call of the model; their keys and values are in blocks of one cache, which prompts with the same beginning share.
+
+module: A decoder of accel_module_from_config(), prepared, dispatched or offloaded or not; in evaluation.
+options: NULL: defaults.
+out: The batch, which has the module as one of its owners.
+Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; UNSUPPORTED for a module without such attention; INVALID_STATE in training.";
+accel_status_t accel_generation_batch_create(accel_module_t *module, const accel_generation_batch_options_t *options, accel_generation_batch_t **OUTPUT);
+
+%feature("docstring") accel_generation_batch_retain "Adds an owner.
+
+batch: A batch.
+Returns: The same batch, with one owner more.";
+accel_generation_batch_t *accel_generation_batch_retain(accel_generation_batch_t *batch);
+
+%feature("docstring") accel_generation_batch_release "Removes an owner; the last one ends the sequences.
+
+batch: A batch, or NULL.";
+void accel_generation_batch_release(accel_generation_batch_t *batch);
+
+%feature("docstring") accel_generation_batch_add "Adds a sequence, which waits for the next step that has room.
+
+batch: A batch.
+input_ids: int64 [length]: its prompt.
+options: Its own choice of tokens, seed, stops and guesses. pad_token does not count. NULL: defaults.
+out_id: Its number, from 0 on.
+Returns: ACCEL_OK; INVALID_ARGUMENT that names the field, also for a prompt that is longer than the model's positions or the cache; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED with a draft_model or files of a prompt cache.";
+accel_status_t accel_generation_batch_add(accel_generation_batch_t *batch, const accel_tensor_t *input_ids, const accel_generate_options_t *options, int64_t *OUTPUT);
+
+%feature("docstring") accel_generation_batch_step "Computes the next token of each sequence: sequences that wait and have room begin, and all are computed in one call of the model.
+
+batch: A batch.
+out: A list with a map for each new token, in the order of each sequence: INT \"id\", of the sequence, INT \"token\", DOUBLE \"log_probability\" by the scores after the penalty, and STRING \"end\": \"\" while the sequence goes on, \"stop\" with a stop token or sequence, \"length\" with the last of max_new_tokens or the last position of the model. A sequence whose scores are not finite ends with \"failed\", no token and STRING \"error\". The list is empty while only prompts were computed, or nothing is left to do, which accel_generation_batch_info() tells.
+Returns: ACCEL_OK; INVALID_STATE in training; OUT_OF_MEMORY or TORCH where the model fails, after which the sequences that it computed have ended.";
+accel_status_t accel_generation_batch_step(accel_generation_batch_t *batch, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_generation_batch_cancel "Ends a sequence, which gets no further tokens: also while another thread runs a step, whose token of it may still come.
+
+batch: A batch.
+id: What accel_generation_batch_add() gave.
+Returns: ACCEL_OK; NOT_FOUND for a sequence that is not there, or has ended.";
+accel_status_t accel_generation_batch_cancel(accel_generation_batch_t *batch, int64_t id);
+
+%feature("docstring") accel_generation_batch_info "Tells how much a batch has to do.
+
+batch: A batch.
+out: A map of INT: \"running\" and \"waiting\" sequences, \"cached_tokens\" whose keys and values have room, \"reused_tokens\" of prompts that were not computed, and \"guessed_tokens\" and \"accepted_tokens\" of the guesses, since the batch was made.
+Returns: ACCEL_OK.";
+accel_status_t accel_generation_batch_info(const accel_generation_batch_t *batch, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_optimizer_adamw "AdamW over the parameters of a module.
 

@@ -21,6 +21,17 @@ typedef struct accel_generate_options {
   int64_t seed;              /* The seed of the draws. In [0, inf). Default: the default generator of the device goes on */
   int64_t pad_token;         /* Stands behind the end of a sequence. In [0, inf). Default 0 */
   const accel_value_t *stop_tokens; /* A list of INT: tokens that end a sequence. Default: none */
+  const accel_value_t *stop_sequences; /* A list of lists of INT: a sequence ends with the last token of one of these, if all of it is
+                                        * new. Default: none */
+  int64_t speculated_tokens;  /* With a draft_model or lookup_tokens: how many next tokens are guessed, and checked in one call of the
+                               * model. Greedy tokens do not change by it, and drawn ones keep their probabilities (Leviathan et al.,
+                               * "Fast Inference from Transformers via Speculative Decoding", 2023). In [1, 1024]. Default 5 */
+  int64_t lookup_tokens;      /* Guesses are what stood behind the latest so many tokens, at most, where they were before; 0: no such
+                               * guesses. In [0, 1024]. Default 0 */
+  accel_module_t *draft_model;   /* A smaller decoder with the same vocabulary, which guesses. Default: none */
+  const char *load_prompt_cache; /* A file that save_prompt_cache wrote: keys and values of the tokens with which input_ids begins as its
+                                  * prompt did are not computed again. Default: none */
+  const char *save_prompt_cache; /* A file for the keys and values of the prompt. Default: none */
 } accel_generate_options_t;
 
 /** Gets the new tokens of all sequences as soon as they are known.
@@ -49,3 +60,81 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_generate(accel_module_t *module, const accel_tensor_t *input_ids, const accel_tensor_t *ACCEL_NULLABLE attention_mask,
                       const accel_generate_options_t *ACCEL_NULLABLE options, accel_generated_fn ACCEL_NULLABLE on_tokens,
                       void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy, accel_value_t *ACCEL_OWNED out);
+
+/* How much a generation batch does at once, and what it may keep. */
+typedef struct accel_generation_batch_options {
+  size_t struct_size;
+  int64_t max_sequences;      /* The most sequences that get tokens in one step; others wait. In [1, 65536]. Default 16 */
+  int64_t max_cached_tokens;  /* The most tokens whose keys and values are kept, of all sequences together; 0: as many as the sequences
+                               * need. A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0 */
+  int64_t max_prompt_tokens;  /* The most tokens of prompts that one step computes: long prompts are computed in several steps, so
+                               * that the tokens of other sequences do not wait for them. In [1, inf). Default 512 */
+  accel_flag_t reuse_prompts; /* 1: keys and values of sequences that have ended stay while there is room, and a prompt that begins
+                               * as an earlier one does is computed from there on. Default 1 */
+  int32_t reserved;           /* 0 */
+} accel_generation_batch_options_t;
+
+typedef struct accel_generation_batch accel_generation_batch_t; /* sequences that get their tokens together */
+
+/** Makes a batch of sequences that join and leave while others go on (continuous batching). Each step computes a token of every
+ * sequence in one call of the model; their keys and values are in blocks of one cache, which prompts with the same beginning share.
+ * @param module A decoder of accel_module_from_config(), prepared, dispatched or offloaded or not; in evaluation.
+ * @param options NULL: defaults.
+ * @param out The batch, which has the module as one of its owners.
+ * @return ACCEL_OK; INVALID_ARGUMENT that names the field; UNSUPPORTED for a module without such attention; INVALID_STATE in training.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_generation_batch_create(accel_module_t *module, const accel_generation_batch_options_t *ACCEL_NULLABLE options,
+                              accel_generation_batch_t *ACCEL_OWNED *out);
+
+/** Adds an owner.
+ * @param batch A batch.
+ * @return The same batch, with one owner more.
+ * @threads any */
+ACCEL_SINCE(0, 1) accel_generation_batch_t *accel_generation_batch_retain(accel_generation_batch_t *batch);
+
+/** Removes an owner; the last one ends the sequences.
+ * @param batch A batch, or NULL.
+ * @threads any */
+ACCEL_SINCE(0, 1) void accel_generation_batch_release(accel_generation_batch_t *ACCEL_NULLABLE batch);
+
+/** Adds a sequence, which waits for the next step that has room.
+ * @param batch A batch.
+ * @param input_ids int64 [length]: its prompt.
+ * @param options Its own choice of tokens, seed, stops and guesses. pad_token does not count. NULL: defaults.
+ * @param out_id Its number, from 0 on.
+ * @return ACCEL_OK; INVALID_ARGUMENT that names the field, also for a prompt that is longer than the model's positions or the cache;
+ *   SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED with a draft_model or files of a prompt cache.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_generation_batch_add(accel_generation_batch_t *batch, const accel_tensor_t *input_ids,
+                           const accel_generate_options_t *ACCEL_NULLABLE options, int64_t *out_id);
+
+/** Computes the next token of each sequence: sequences that wait and have room begin, and all are computed in one call of the model.
+ * @param batch A batch.
+ * @param out A list with a map for each new token, in the order of each sequence: INT "id", of the sequence, INT "token", DOUBLE
+ *   "log_probability" by the scores after the penalty, and STRING "end": "" while the sequence goes on, "stop" with a stop token or
+ *   sequence, "length" with the last of max_new_tokens or the last position of the model. A sequence whose scores are not finite ends
+ *   with "failed", no token and STRING "error". The list is empty while only prompts were computed, or nothing is left to do, which
+ *   accel_generation_batch_info() tells.
+ * @return ACCEL_OK; INVALID_STATE in training; OUT_OF_MEMORY or TORCH where the model fails, after which the sequences that it computed
+ *   have ended.
+ * @threads object, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_generation_batch_step(accel_generation_batch_t *batch, accel_value_t *ACCEL_OWNED out);
+
+/** Ends a sequence, which gets no further tokens: also while another thread runs a step, whose token of it may still come.
+ * @param batch A batch.
+ * @param id What accel_generation_batch_add() gave.
+ * @return ACCEL_OK; NOT_FOUND for a sequence that is not there, or has ended.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_generation_batch_cancel(accel_generation_batch_t *batch, int64_t id);
+
+/** Tells how much a batch has to do.
+ * @param batch A batch.
+ * @param out A map of INT: "running" and "waiting" sequences, "cached_tokens" whose keys and values have room, "reused_tokens" of prompts
+ *   that were not computed, and "guessed_tokens" and "accepted_tokens" of the guesses, since the batch was made.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_generation_batch_info(const accel_generation_batch_t *batch, accel_value_t *ACCEL_OWNED out);

@@ -26,6 +26,7 @@ struct handles {
   accel_loop_t *loop;
   accel_offload_hook_t *offload_hook;
   accel_weight_stream_t *weight_stream;
+  accel_generation_batch_t *generation_batch;
   accel_tracker_t *tracker;
   accel_logger_t *logger;
   accel_progress_bar_t *progress_bar;
@@ -86,6 +87,12 @@ static void make_handles(struct handles *handles) {
   assert_ok(accel_value_list(NULL, 0, &groups));
   assert_ok(accel_weight_stream_create(&groups, &(accel_device_t){ACCEL_DEVICE_CPU, -1}, 0, &handles->weight_stream));
   accel_value_dispose(&groups);
+  accel_module_t *decoder = NULL;
+  assert_ok(accel_module_from_config(
+      "{\"model_type\": \"gpt2\", \"n_embd\": 2, \"n_layer\": 1, \"n_head\": 1, \"vocab_size\": 3}", &decoder));
+  assert_ok(accel_module_train(decoder, 0));
+  assert_ok(accel_generation_batch_create(decoder, NULL, &handles->generation_batch));
+  accel_module_release(decoder);
   assert_ok(accel_tracker_create("sample", NULL, sample_tracker, NULL, NULL, &handles->tracker));
   assert_ok(accel_logger_create(handles->state, "sweep", ACCEL_LOG_OFF, NULL, NULL, NULL, &handles->logger));
   assert_ok(accel_progress_begin(handles->state, "sweep", 1, NULL, NULL, NULL, NULL, &handles->progress_bar));
@@ -103,6 +110,7 @@ static void release_handles(const struct handles *handles) {
   accel_loop_release(handles->loop);
   accel_offload_hook_release(handles->offload_hook);
   accel_weight_stream_release(handles->weight_stream);
+  accel_generation_batch_release(handles->generation_batch);
   accel_profile_release(handles->profile);
   accel_progress_bar_release(handles->progress_bar);
   accel_logger_release(handles->logger);

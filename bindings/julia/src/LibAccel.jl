@@ -370,6 +370,7 @@ mutable struct DLManagedTensorVersioned end
 mutable struct accel_dataloader_t end
 mutable struct accel_dataset_t end
 mutable struct accel_error_t end
+mutable struct accel_generation_batch_t end
 mutable struct accel_generator_t end
 mutable struct accel_logger_t end
 mutable struct accel_loop_t end
@@ -630,6 +631,12 @@ struct accel_generate_options_t
     seed::Int64
     pad_token::Int64
     stop_tokens::Ptr{accel_value_t}
+    stop_sequences::Ptr{accel_value_t}
+    speculated_tokens::Int64
+    lookup_tokens::Int64
+    draft_model::Ptr{accel_module_t}
+    load_prompt_cache::Ptr{Cchar}
+    save_prompt_cache::Ptr{Cchar}
 end
 
 """Every field is unset that is not given."""
@@ -645,8 +652,35 @@ function accel_generate_options_t(;
     seed = ACCEL_UNSET_INT64,
     pad_token = ACCEL_UNSET_INT64,
     stop_tokens = C_NULL,
+    stop_sequences = C_NULL,
+    speculated_tokens = ACCEL_UNSET_INT64,
+    lookup_tokens = ACCEL_UNSET_INT64,
+    draft_model = C_NULL,
+    load_prompt_cache = C_NULL,
+    save_prompt_cache = C_NULL,
 )
-    return accel_generate_options_t(sizeof(accel_generate_options_t), max_new_tokens, sample, reserved, temperature, top_k, top_p, min_p, repetition_penalty, seed, pad_token, stop_tokens)
+    return accel_generate_options_t(sizeof(accel_generate_options_t), max_new_tokens, sample, reserved, temperature, top_k, top_p, min_p, repetition_penalty, seed, pad_token, stop_tokens, stop_sequences, speculated_tokens, lookup_tokens, draft_model, load_prompt_cache, save_prompt_cache)
+end
+
+"""How much a generation batch does at once, and what it may keep."""
+struct accel_generation_batch_options_t
+    struct_size::Csize_t
+    max_sequences::Int64
+    max_cached_tokens::Int64
+    max_prompt_tokens::Int64
+    reuse_prompts::accel_flag_t
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_generation_batch_options_t(;
+    max_sequences = ACCEL_UNSET_INT64,
+    max_cached_tokens = ACCEL_UNSET_INT64,
+    max_prompt_tokens = ACCEL_UNSET_INT64,
+    reuse_prompts = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_generation_batch_options_t(sizeof(accel_generation_batch_options_t), max_sequences, max_cached_tokens, max_prompt_tokens, reuse_prompts, reserved)
 end
 
 """Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim."""
@@ -6562,6 +6596,110 @@ accel_module_generate(var"module", input_ids, attention_mask, options, on_tokens
     check(@waiting(ccall(@address(accel_module_generate), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_tensor_t}, Ptr{accel_tensor_t}, Ptr{accel_generate_options_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{accel_value_t}), var"module", input_ids, attention_mask, options, on_tokens, user_data, destroy, out)), "accel_module_generate")
 
 """
+    accel_generation_batch_create(module, options, out)
+
+Makes a batch of sequences that join and leave while others go on (continuous batching). Each step computes a token of every sequence in one call of the model; their keys and values are in blocks of one cache, which prompts with the same beginning share.
+
+- `module`: A decoder of accel_module_from_config(), prepared, dispatched or offloaded or not; in evaluation.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: The batch, which has the module as one of its owners.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; UNSUPPORTED for a module without such attention; INVALID_STATE in training.
+
+Threads: object.
+"""
+accel_generation_batch_create(var"module", options, out) =
+    check(ccall(@address(accel_generation_batch_create), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_generation_batch_options_t}, Ptr{Ptr{accel_generation_batch_t}}), var"module", options, out), "accel_generation_batch_create")
+
+"""
+    accel_generation_batch_retain(batch)
+
+Adds an owner.
+
+- `batch`: A batch.
+
+Returns: The same batch, with one owner more.
+
+Threads: any.
+"""
+accel_generation_batch_retain(batch) =
+    ccall(@address(accel_generation_batch_retain), Ptr{accel_generation_batch_t}, (Ptr{accel_generation_batch_t},), batch)
+
+"""
+    accel_generation_batch_release(batch)
+
+Removes an owner; the last one ends the sequences.
+
+- `batch`: `nothing`/`C_NULL` is allowed. A batch, or NULL.
+
+Threads: any.
+"""
+accel_generation_batch_release(batch) =
+    ccall(@address(accel_generation_batch_release), Cvoid, (Ptr{accel_generation_batch_t},), batch)
+
+"""
+    accel_generation_batch_add(batch, input_ids, options, out_id)
+
+Adds a sequence, which waits for the next step that has room.
+
+- `batch`: A batch.
+- `input_ids`: int64 [length]: its prompt.
+- `options`: `nothing`/`C_NULL` is allowed. Its own choice of tokens, seed, stops and guesses. pad_token does not count. NULL: defaults.
+- `out_id`: Its number, from 0 on.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT that names the field, also for a prompt that is longer than the model's positions or the cache; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED with a draft_model or files of a prompt cache.
+
+Threads: any.
+"""
+accel_generation_batch_add(batch, input_ids, options, out_id) =
+    check(ccall(@address(accel_generation_batch_add), accel_status_t, (Ptr{accel_generation_batch_t}, Ptr{accel_tensor_t}, Ptr{accel_generate_options_t}, Ptr{Int64}), batch, input_ids, options, out_id), "accel_generation_batch_add")
+
+"""
+    accel_generation_batch_step(batch, out)
+
+Computes the next token of each sequence: sequences that wait and have room begin, and all are computed in one call of the model.
+
+- `batch`: A batch.
+- `out`: A list with a map for each new token, in the order of each sequence: INT \"id\", of the sequence, INT \"token\", DOUBLE \"log_probability\" by the scores after the penalty, and STRING \"end\": \"\" while the sequence goes on, \"stop\" with a stop token or sequence, \"length\" with the last of max_new_tokens or the last position of the model. A sequence whose scores are not finite ends with \"failed\", no token and STRING \"error\". The list is empty while only prompts were computed, or nothing is left to do, which accel_generation_batch_info() tells.
+
+Returns: ACCEL_OK; INVALID_STATE in training; OUT_OF_MEMORY or TORCH where the model fails, after which the sequences that it computed have ended.
+
+Threads: object, waits.
+"""
+accel_generation_batch_step(batch, out) =
+    check(@waiting(ccall(@address(accel_generation_batch_step), accel_status_t, (Ptr{accel_generation_batch_t}, Ptr{accel_value_t}), batch, out)), "accel_generation_batch_step")
+
+"""
+    accel_generation_batch_cancel(batch, id)
+
+Ends a sequence, which gets no further tokens: also while another thread runs a step, whose token of it may still come.
+
+- `batch`: A batch.
+- `id`: What accel_generation_batch_add() gave.
+
+Returns: ACCEL_OK; NOT_FOUND for a sequence that is not there, or has ended.
+
+Threads: any.
+"""
+accel_generation_batch_cancel(batch, id) =
+    check(ccall(@address(accel_generation_batch_cancel), accel_status_t, (Ptr{accel_generation_batch_t}, Int64), batch, id), "accel_generation_batch_cancel")
+
+"""
+    accel_generation_batch_info(batch, out)
+
+Tells how much a batch has to do.
+
+- `batch`: A batch.
+- `out`: A map of INT: \"running\" and \"waiting\" sequences, \"cached_tokens\" whose keys and values have room, \"reused_tokens\" of prompts that were not computed, and \"guessed_tokens\" and \"accepted_tokens\" of the guesses, since the batch was made.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_generation_batch_info(batch, out) =
+    check(ccall(@address(accel_generation_batch_info), accel_status_t, (Ptr{accel_generation_batch_t}, Ptr{accel_value_t}), batch, out), "accel_generation_batch_info")
+
+"""
     accel_optimizer_adamw(module, options, out)
 
 AdamW over the parameters of a module.
@@ -12286,6 +12424,13 @@ const FUNCTIONS = (
     :accel_module_num_parameters,
     :accel_module_tie,
     :accel_module_generate,
+    :accel_generation_batch_create,
+    :accel_generation_batch_retain,
+    :accel_generation_batch_release,
+    :accel_generation_batch_add,
+    :accel_generation_batch_step,
+    :accel_generation_batch_cancel,
+    :accel_generation_batch_info,
     :accel_optimizer_adamw,
     :accel_optimizer_adam,
     :accel_optimizer_sgd,

@@ -92,6 +92,7 @@ opened(object::Handle) = object
 @handle Mesh accel_mesh_t accel_mesh_release
 @handle OffloadHook accel_offload_hook_t accel_offload_hook_release
 @handle WeightStream accel_weight_stream_t accel_weight_stream_release
+@handle GenerationBatch accel_generation_batch_t accel_generation_batch_release
 @handle Tracker accel_tracker_t accel_tracker_release
 @handle Logger accel_logger_t accel_logger_release
 @handle ProgressBar accel_progress_bar_t accel_progress_bar_release

@@ -12,8 +12,9 @@
 
 namespace accel {
 namespace nn {
+class ContinuousBatch;
 class Module;
-}
+}  // namespace nn
 namespace optim {
 class Optimizer;
 class Scheduler;
@@ -73,6 +74,11 @@ struct accel_tensor final : accel::capi::Handle<accel::capi::ObjectKind::kTensor
 struct accel_module final : accel::capi::Handle<accel::capi::ObjectKind::kModule> {
   explicit accel_module(std::shared_ptr<accel::nn::Module> module) : module(std::move(module)) {}
   std::shared_ptr<accel::nn::Module> module;
+};
+
+struct accel_generation_batch final : accel::capi::Handle<accel::capi::ObjectKind::kGenerationBatch> {
+  explicit accel_generation_batch(std::shared_ptr<accel::nn::ContinuousBatch> batch) : batch(std::move(batch)) {}
+  std::shared_ptr<accel::nn::ContinuousBatch> batch;
 };
 
 struct accel_optimizer final : accel::capi::Handle<accel::capi::ObjectKind::kOptimizer> {

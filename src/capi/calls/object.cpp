@@ -75,6 +75,8 @@ const char* object_kind_name(ObjectKind kind) {
       return "progress bar";
     case ObjectKind::kProfile:
       return "profile";
+    case ObjectKind::kGenerationBatch:
+      return "generation batch";
   }
   return "pointer that is not a handle";
 }

@@ -307,6 +307,20 @@ constexpr OptionField kGenerateOptions[] = {
     {"seed", "The seed of the draws. In [0, inf). Default: the default generator of the device goes on", OptionKind::kInteger, 8, 64, 22, {0, kInfinity, false, true}, nullptr, nullptr, "the default generator of the device goes on", nullptr, 0, false},
     {"pad_token", "Stands behind the end of a sequence. In [0, inf). Default 0", OptionKind::kInteger, 8, 72, 36, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"stop_tokens", "A list of INT: tokens that end a sequence. Default: none", OptionKind::kObject, 8, 80, 42, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"stop_sequences", "A list of lists of INT: a sequence ends with the last token of one of these, if all of it is new. Default: none", OptionKind::kObject, 8, 88, 97, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"speculated_tokens", "With a draft_model or lookup_tokens: how many next tokens are guessed, and checked in one call of the model. Greedy tokens do not change by it, and drawn ones keep their probabilities (Leviathan et al., \"Fast Inference from Transformers via Speculative Decoding\", 2023). In [1, 1024]. Default 5", OptionKind::kInteger, 8, 96, 270, {1, 1024, false, false}, nullptr, "5", nullptr, nullptr, 0, false},
+    {"lookup_tokens", "Guesses are what stood behind the latest so many tokens, at most, where they were before; 0: no such guesses. In [0, 1024]. Default 0", OptionKind::kInteger, 8, 104, 109, {0, 1024, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"draft_model", "A smaller decoder with the same vocabulary, which guesses. Default: none", OptionKind::kObject, 8, 112, 58, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"load_prompt_cache", "A file that save_prompt_cache wrote: keys and values of the tokens with which input_ids begins as its prompt did are not computed again. Default: none", OptionKind::kText, 8, 120, 136, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"save_prompt_cache", "A file for the keys and values of the prompt. Default: none", OptionKind::kText, 8, 128, 45, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+};
+
+constexpr OptionField kGenerationBatchOptions[] = {
+    {"max_sequences", "The most sequences that get tokens in one step; others wait. In [1, 65536]. Default 16", OptionKind::kInteger, 8, 8, 60, {1, 65536, false, false}, nullptr, "16", nullptr, nullptr, 0, false},
+    {"max_cached_tokens", "The most tokens whose keys and values are kept, of all sequences together; 0: as many as the sequences need. A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0", OptionKind::kInteger, 8, 16, 172, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"max_prompt_tokens", "The most tokens of prompts that one step computes: long prompts are computed in several steps, so that the tokens of other sequences do not wait for them. In [1, inf). Default 512", OptionKind::kInteger, 8, 24, 154, {1, kInfinity, false, true}, nullptr, "512", nullptr, nullptr, 0, false},
+    {"reuse_prompts", "1: keys and values of sequences that have ended stay while there is room, and a prompt that begins as an earlier one does is computed from there on. Default 1", OptionKind::kFlag, 4, 32, 148, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"reserved", "", OptionKind::kReserved, 4, 36, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kAdamOptions[] = {
@@ -941,7 +955,8 @@ const OptionTable torchscript_options{"accel_torchscript_options_t", 24, kTorchs
 const OptionTable package_options{"accel_package_options_t", 32, kPackageOptions, std::size(kPackageOptions)};
 const OptionTable sentence_embedding_options{"accel_sentence_embedding_options_t", 16, kSentenceEmbeddingOptions, std::size(kSentenceEmbeddingOptions)};
 const OptionTable activation_checkpointing_options{"accel_activation_checkpointing_options_t", 48, kActivationCheckpointingOptions, std::size(kActivationCheckpointingOptions)};
-const OptionTable generate_options{"accel_generate_options_t", 88, kGenerateOptions, std::size(kGenerateOptions)};
+const OptionTable generate_options{"accel_generate_options_t", 136, kGenerateOptions, std::size(kGenerateOptions)};
+const OptionTable generation_batch_options{"accel_generation_batch_options_t", 40, kGenerationBatchOptions, std::size(kGenerationBatchOptions)};
 const OptionTable adam_options{"accel_adam_options_t", 56, kAdamOptions, std::size(kAdamOptions)};
 const OptionTable sgd_options{"accel_sgd_options_t", 48, kSgdOptions, std::size(kSgdOptions)};
 const OptionTable adagrad_options{"accel_adagrad_options_t", 56, kAdagradOptions, std::size(kAdagradOptions)};
@@ -1015,6 +1030,7 @@ OptionTables all_option_tables() {
       &option_tables::sentence_embedding_options,
       &option_tables::activation_checkpointing_options,
       &option_tables::generate_options,
+      &option_tables::generation_batch_options,
       &option_tables::adam_options,
       &option_tables::sgd_options,
       &option_tables::adagrad_options,

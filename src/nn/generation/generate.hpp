@@ -4,23 +4,12 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <functional>
-#include <optional>
-#include <vector>
 
-#include "nn/generation/token_choice.hpp"
+#include "nn/generation/generation_settings.hpp"
 #include "nn/module.hpp"
 
 namespace accel::nn {
-
-struct GenerationSettings {
-  int64_t max_new_tokens = 20;
-  std::vector<int64_t> stop_tokens;  // end the sequence that gets one
-  int64_t pad_token = 0;             // stands behind the end of a sequence
-  TokenChoiceSettings choice;
-  std::optional<uint64_t> seed;  // nothing: tokens are drawn from the default generator
-};
 
 struct Generated {
   at::Tensor tokens;             // int64 [batch, length + new]

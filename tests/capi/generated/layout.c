@@ -93,7 +93,7 @@ SAME(place_of_accel_activation_checkpointing_options_t_early_stop, offsetof(acce
 SAME(place_of_accel_activation_checkpointing_options_t_reserved, offsetof(accel_activation_checkpointing_options_t, reserved) == 28 && sizeof(((accel_activation_checkpointing_options_t *)0)->reserved) == 4);
 SAME(place_of_accel_activation_checkpointing_options_t_class_names, offsetof(accel_activation_checkpointing_options_t, class_names) == 32 && sizeof(((accel_activation_checkpointing_options_t *)0)->class_names) == 8);
 SAME(place_of_accel_activation_checkpointing_options_t_modules, offsetof(accel_activation_checkpointing_options_t, modules) == 40 && sizeof(((accel_activation_checkpointing_options_t *)0)->modules) == 8);
-SAME(size_of_accel_generate_options_t, sizeof(accel_generate_options_t) == 88);
+SAME(size_of_accel_generate_options_t, sizeof(accel_generate_options_t) == 136);
 SAME(place_of_accel_generate_options_t_struct_size, offsetof(accel_generate_options_t, struct_size) == 0 && sizeof(((accel_generate_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_generate_options_t_max_new_tokens, offsetof(accel_generate_options_t, max_new_tokens) == 8 && sizeof(((accel_generate_options_t *)0)->max_new_tokens) == 8);
 SAME(place_of_accel_generate_options_t_sample, offsetof(accel_generate_options_t, sample) == 16 && sizeof(((accel_generate_options_t *)0)->sample) == 4);
@@ -106,6 +106,19 @@ SAME(place_of_accel_generate_options_t_repetition_penalty, offsetof(accel_genera
 SAME(place_of_accel_generate_options_t_seed, offsetof(accel_generate_options_t, seed) == 64 && sizeof(((accel_generate_options_t *)0)->seed) == 8);
 SAME(place_of_accel_generate_options_t_pad_token, offsetof(accel_generate_options_t, pad_token) == 72 && sizeof(((accel_generate_options_t *)0)->pad_token) == 8);
 SAME(place_of_accel_generate_options_t_stop_tokens, offsetof(accel_generate_options_t, stop_tokens) == 80 && sizeof(((accel_generate_options_t *)0)->stop_tokens) == 8);
+SAME(place_of_accel_generate_options_t_stop_sequences, offsetof(accel_generate_options_t, stop_sequences) == 88 && sizeof(((accel_generate_options_t *)0)->stop_sequences) == 8);
+SAME(place_of_accel_generate_options_t_speculated_tokens, offsetof(accel_generate_options_t, speculated_tokens) == 96 && sizeof(((accel_generate_options_t *)0)->speculated_tokens) == 8);
+SAME(place_of_accel_generate_options_t_lookup_tokens, offsetof(accel_generate_options_t, lookup_tokens) == 104 && sizeof(((accel_generate_options_t *)0)->lookup_tokens) == 8);
+SAME(place_of_accel_generate_options_t_draft_model, offsetof(accel_generate_options_t, draft_model) == 112 && sizeof(((accel_generate_options_t *)0)->draft_model) == 8);
+SAME(place_of_accel_generate_options_t_load_prompt_cache, offsetof(accel_generate_options_t, load_prompt_cache) == 120 && sizeof(((accel_generate_options_t *)0)->load_prompt_cache) == 8);
+SAME(place_of_accel_generate_options_t_save_prompt_cache, offsetof(accel_generate_options_t, save_prompt_cache) == 128 && sizeof(((accel_generate_options_t *)0)->save_prompt_cache) == 8);
+SAME(size_of_accel_generation_batch_options_t, sizeof(accel_generation_batch_options_t) == 40);
+SAME(place_of_accel_generation_batch_options_t_struct_size, offsetof(accel_generation_batch_options_t, struct_size) == 0 && sizeof(((accel_generation_batch_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_generation_batch_options_t_max_sequences, offsetof(accel_generation_batch_options_t, max_sequences) == 8 && sizeof(((accel_generation_batch_options_t *)0)->max_sequences) == 8);
+SAME(place_of_accel_generation_batch_options_t_max_cached_tokens, offsetof(accel_generation_batch_options_t, max_cached_tokens) == 16 && sizeof(((accel_generation_batch_options_t *)0)->max_cached_tokens) == 8);
+SAME(place_of_accel_generation_batch_options_t_max_prompt_tokens, offsetof(accel_generation_batch_options_t, max_prompt_tokens) == 24 && sizeof(((accel_generation_batch_options_t *)0)->max_prompt_tokens) == 8);
+SAME(place_of_accel_generation_batch_options_t_reuse_prompts, offsetof(accel_generation_batch_options_t, reuse_prompts) == 32 && sizeof(((accel_generation_batch_options_t *)0)->reuse_prompts) == 4);
+SAME(place_of_accel_generation_batch_options_t_reserved, offsetof(accel_generation_batch_options_t, reserved) == 36 && sizeof(((accel_generation_batch_options_t *)0)->reserved) == 4);
 SAME(size_of_accel_adam_options_t, sizeof(accel_adam_options_t) == 56);
 SAME(place_of_accel_adam_options_t_struct_size, offsetof(accel_adam_options_t, struct_size) == 0 && sizeof(((accel_adam_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_adam_options_t_lr, offsetof(accel_adam_options_t, lr) == 8 && sizeof(((accel_adam_options_t *)0)->lr) == 8);
@@ -956,6 +969,15 @@ static void test_accel_generate_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_generation_batch_options_t(void **state) {
+  static const accel_generation_batch_options_t expected = ACCEL_GENERATION_BATCH_OPTIONS_INIT;
+  accel_generation_batch_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_GENERATION_BATCH, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_adam_options_t(void **state) {
   static const accel_adam_options_t expected = ACCEL_ADAM_OPTIONS_INIT;
   accel_adam_options_t given;
@@ -1506,6 +1528,7 @@ int main(void) {
       cmocka_unit_test(test_accel_sentence_embedding_options_t),
       cmocka_unit_test(test_accel_activation_checkpointing_options_t),
       cmocka_unit_test(test_accel_generate_options_t),
+      cmocka_unit_test(test_accel_generation_batch_options_t),
       cmocka_unit_test(test_accel_adam_options_t),
       cmocka_unit_test(test_accel_sgd_options_t),
       cmocka_unit_test(test_accel_adagrad_options_t),

@@ -1014,6 +1014,12 @@ are kept between the steps.
 - `seed`: The seed of the draws. In [0, inf). Default: the default generator of the device goes on
 - `pad_token`: Stands behind the end of a sequence. In [0, inf). Default 0
 - `stop_tokens`: A list of INT: tokens that end a sequence. Default: none
+- `stop_sequences`: A list of lists of INT: a sequence ends with the last token of one of these, if all of it is new. Default: none
+- `speculated_tokens`: With a draft_model or lookup_tokens: how many next tokens are guessed, and checked in one call of the model. Greedy tokens do not change by it, and drawn ones keep their probabilities (Leviathan et al., \"Fast Inference from Transformers via Speculative Decoding\", 2023). In [1, 1024]. Default 5
+- `lookup_tokens`: Guesses are what stood behind the latest so many tokens, at most, where they were before; 0: no such guesses. In [0, 1024]. Default 0
+- `draft_model`: A smaller decoder with the same vocabulary, which guesses. Default: none
+- `load_prompt_cache`: A file that save_prompt_cache wrote: keys and values of the tokens with which input_ids begins as its prompt did are not computed again. Default: none
+- `save_prompt_cache`: A file for the keys and values of the prompt. Default: none
 
 Gives: A map: \"tokens\" int64 [batch, length + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
 """
@@ -1031,6 +1037,79 @@ hidden size]; padding does not count.
 """
 SentenceEmbedding(encoder::Model; options...) =
     made(Model, out -> with_options(given -> LibAccel.accel_module_sentence_embedding(encoder, given, out), LibAccel.accel_sentence_embedding_options_t; options...))
+
+"""
+    GenerationBatch(model; options...)
+
+Makes a batch of sequences that join and leave while others go on (continuous batching). Each step computes a token of
+every sequence in one call of the model; their keys and values are in blocks of one cache, which prompts with the same
+beginning share.
+
+- `max_sequences`: The most sequences that get tokens in one step; others wait. In [1, 65536]. Default 16
+- `max_cached_tokens`: The most tokens whose keys and values are kept, of all sequences together; 0: as many as the sequences need. A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0
+- `max_prompt_tokens`: The most tokens of prompts that one step computes: long prompts are computed in several steps, so that the tokens of other sequences do not wait for them. In [1, inf). Default 512
+- `reuse_prompts`: 1: keys and values of sequences that have ended stay while there is room, and a prompt that begins as an earlier one does is computed from there on. Default 1
+"""
+GenerationBatch(model::Model; options...) =
+    made(GenerationBatch, out -> with_options(given -> LibAccel.accel_generation_batch_create(model, given, out), LibAccel.accel_generation_batch_options_t; options...))
+
+"""
+    add_sequence!(batch, input_ids; options...)
+
+Adds a sequence, which waits for the next step that has room.
+
+- `max_new_tokens`: The most tokens that a sequence gets. In [1, inf). Default 20
+- `sample`: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0
+- `temperature`: Scores are divided by it. In (0, inf). Default 1
+- `top_k`: Only so many most likely tokens; 0: all. In [0, inf). Default 0
+- `top_p`: Only the most likely tokens that have this probability together (Holtzman et al., \"The Curious Case of Neural Text Degeneration\", 2020). In (0, 1]. Default 1
+- `min_p`: Only tokens with this part of the probability of the most likely one (Nguyen et al., \"Turning Up the Heat\", 2024). In [0, 1]. Default 0
+- `repetition_penalty`: Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1
+- `seed`: The seed of the draws. In [0, inf). Default: the default generator of the device goes on
+- `pad_token`: Stands behind the end of a sequence. In [0, inf). Default 0
+- `stop_tokens`: A list of INT: tokens that end a sequence. Default: none
+- `stop_sequences`: A list of lists of INT: a sequence ends with the last token of one of these, if all of it is new. Default: none
+- `speculated_tokens`: With a draft_model or lookup_tokens: how many next tokens are guessed, and checked in one call of the model. Greedy tokens do not change by it, and drawn ones keep their probabilities (Leviathan et al., \"Fast Inference from Transformers via Speculative Decoding\", 2023). In [1, 1024]. Default 5
+- `lookup_tokens`: Guesses are what stood behind the latest so many tokens, at most, where they were before; 0: no such guesses. In [0, 1024]. Default 0
+- `draft_model`: A smaller decoder with the same vocabulary, which guesses. Default: none
+- `load_prompt_cache`: A file that save_prompt_cache wrote: keys and values of the tokens with which input_ids begins as its prompt did are not computed again. Default: none
+- `save_prompt_cache`: A file for the keys and values of the prompt. Default: none
+
+Gives: Its number, from 0 on.
+"""
+add_sequence!(batch::GenerationBatch, input_ids::Tensor; options...) =
+    output(out -> with_options(given -> LibAccel.accel_generation_batch_add(batch, input_ids, given, out), LibAccel.accel_generate_options_t; options...), Int64)
+
+"""
+    step_sequences!(batch)
+
+Computes the next token of each sequence: sequences that wait and have room begin, and all are computed in one call of
+the model.
+
+Gives: A list with a map for each new token, in the order of each sequence: INT \"id\", of the sequence, INT \"token\", DOUBLE \"log_probability\" by the scores after the penalty, and STRING \"end\": \"\" while the sequence goes on, \"stop\" with a stop token or sequence, \"length\" with the last of max_new_tokens or the last position of the model. A sequence whose scores are not finite ends with \"failed\", no token and STRING \"error\". The list is empty while only prompts were computed, or nothing is left to do, which accel_generation_batch_info() tells.
+"""
+step_sequences!(batch::GenerationBatch) =
+    result(out -> LibAccel.accel_generation_batch_step(batch, out))
+
+"""
+    cancel_sequence!(batch, id)
+
+Ends a sequence, which gets no further tokens: also while another thread runs a step, whose token of it may still come.
+
+- `id`: What accel_generation_batch_add() gave.
+"""
+cancel_sequence!(batch::GenerationBatch, id) =
+    (LibAccel.accel_generation_batch_cancel(batch, id); batch)
+
+"""
+    generation_counts(batch)
+
+Tells how much a batch has to do.
+
+Gives: A map of INT: \"running\" and \"waiting\" sequences, \"cached_tokens\" whose keys and values have room, \"reused_tokens\" of prompts that were not computed, and \"guessed_tokens\" and \"accepted_tokens\" of the guesses, since the batch was made.
+"""
+generation_counts(batch::GenerationBatch) =
+    result(out -> LibAccel.accel_generation_batch_info(batch, out))::Map
 
 """
     init_empty_weights(; include_buffers = nothing) do ... end

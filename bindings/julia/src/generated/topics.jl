@@ -102,16 +102,18 @@ end
 Modules.
 """
 module Layers
-using ..Accel: Activation, Attention, BatchNorm, Conv2d, Dropout, Embedding, LayerNorm, Linear, MixtureOfExperts, Model, RMSNorm,
-    SentenceEmbedding, Sequential, add_buffer!, add_child!, add_hook!, add_parameter!, buffers, calculate_maximum_sizes,
-    checkpoint_activations, child, children_bottom_up, from_config, from_package, generate, init_empty_weights, init_on_device,
-    input_names!, istraining, kind, load_state_dict!, load_torchscript, modules, no_grad!, num_parameters, parameters,
-    remove_hook!, replace_child!, replace_tensor!, set_forward!, state_dict, tie!, to!, train!
-export Activation, Attention, BatchNorm, Conv2d, Dropout, Embedding, LayerNorm, Linear, MixtureOfExperts, Model, RMSNorm,
-    SentenceEmbedding, Sequential, add_buffer!, add_child!, add_hook!, add_parameter!, buffers, calculate_maximum_sizes,
-    checkpoint_activations, child, children_bottom_up, from_config, from_package, generate, init_empty_weights, init_on_device,
-    input_names!, istraining, kind, load_state_dict!, load_torchscript, modules, no_grad!, num_parameters, parameters,
-    remove_hook!, replace_child!, replace_tensor!, set_forward!, state_dict, tie!, to!, train!
+using ..Accel: Activation, Attention, BatchNorm, Conv2d, Dropout, Embedding, GenerationBatch, LayerNorm, Linear, MixtureOfExperts,
+    Model, RMSNorm, SentenceEmbedding, Sequential, add_buffer!, add_child!, add_hook!, add_parameter!, add_sequence!, buffers,
+    calculate_maximum_sizes, cancel_sequence!, checkpoint_activations, child, children_bottom_up, from_config, from_package,
+    generate, generation_counts, init_empty_weights, init_on_device, input_names!, istraining, kind, load_state_dict!,
+    load_torchscript, modules, no_grad!, num_parameters, parameters, remove_hook!, replace_child!, replace_tensor!, set_forward!,
+    state_dict, step_sequences!, tie!, to!, train!
+export Activation, Attention, BatchNorm, Conv2d, Dropout, Embedding, GenerationBatch, LayerNorm, Linear, MixtureOfExperts, Model,
+    RMSNorm, SentenceEmbedding, Sequential, add_buffer!, add_child!, add_hook!, add_parameter!, add_sequence!, buffers,
+    calculate_maximum_sizes, cancel_sequence!, checkpoint_activations, child, children_bottom_up, from_config, from_package,
+    generate, generation_counts, init_empty_weights, init_on_device, input_names!, istraining, kind, load_state_dict!,
+    load_torchscript, modules, no_grad!, num_parameters, parameters, remove_hook!, replace_child!, replace_tensor!, set_forward!,
+    state_dict, step_sequences!, tie!, to!, train!
 end
 
 """

@@ -854,6 +854,13 @@ pub struct accel_mesh_t {
     _not_send: core::marker::PhantomData<*mut u8>,
 }
 
+/// sequences that get their tokens together
+#[repr(C)]
+pub struct accel_generation_batch_t {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
 /// A whole model that is on a device only from its forward until another one of a chain needs the device
 #[repr(C)]
 pub struct accel_offload_hook_t {
@@ -1783,6 +1790,18 @@ pub struct accel_generate_options_t {
     pub pad_token: i64,
     /// A list of INT: tokens that end a sequence. Default: none
     pub stop_tokens: *const accel_value_t,
+    /// A list of lists of INT: a sequence ends with the last token of one of these, if all of it is new. Default: none
+    pub stop_sequences: *const accel_value_t,
+    /// With a draft_model or lookup_tokens: how many next tokens are guessed, and checked in one call of the model. Greedy tokens do not change by it, and drawn ones keep their probabilities (Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", 2023). In \[1, 1024\]. Default 5
+    pub speculated_tokens: i64,
+    /// Guesses are what stood behind the latest so many tokens, at most, where they were before; 0: no such guesses. In \[0, 1024\]. Default 0
+    pub lookup_tokens: i64,
+    /// A smaller decoder with the same vocabulary, which guesses. Default: none
+    pub draft_model: *mut accel_module_t,
+    /// A file that save_prompt_cache wrote: keys and values of the tokens with which input_ids begins as its prompt did are not computed again. Default: none
+    pub load_prompt_cache: *const c_char,
+    /// A file for the keys and values of the prompt. Default: none
+    pub save_prompt_cache: *const c_char,
 }
 
 /// Every field of [`accel_generate_options_t`] unset.
@@ -1799,10 +1818,48 @@ pub const ACCEL_GENERATE_OPTIONS_INIT: accel_generate_options_t = accel_generate
     seed: ACCEL_UNSET_INT64,
     pad_token: ACCEL_UNSET_INT64,
     stop_tokens: core::ptr::null(),
+    stop_sequences: core::ptr::null(),
+    speculated_tokens: ACCEL_UNSET_INT64,
+    lookup_tokens: ACCEL_UNSET_INT64,
+    draft_model: core::ptr::null_mut(),
+    load_prompt_cache: core::ptr::null(),
+    save_prompt_cache: core::ptr::null(),
 };
 impl Default for accel_generate_options_t {
     fn default() -> Self {
         ACCEL_GENERATE_OPTIONS_INIT
+    }
+}
+
+/// How much a generation batch does at once, and what it may keep.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_generation_batch_options_t {
+    pub struct_size: usize,
+    /// The most sequences that get tokens in one step; others wait. In \[1, 65536\]. Default 16
+    pub max_sequences: i64,
+    /// The most tokens whose keys and values are kept, of all sequences together; 0: as many as the sequences need. A sequence waits until its prompt and its new tokens have room. In \[0, inf). Default 0
+    pub max_cached_tokens: i64,
+    /// The most tokens of prompts that one step computes: long prompts are computed in several steps, so that the tokens of other sequences do not wait for them. In \[1, inf). Default 512
+    pub max_prompt_tokens: i64,
+    /// 1: keys and values of sequences that have ended stay while there is room, and a prompt that begins as an earlier one does is computed from there on. Default 1
+    pub reuse_prompts: accel_flag_t,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_generation_batch_options_t`] unset.
+pub const ACCEL_GENERATION_BATCH_OPTIONS_INIT: accel_generation_batch_options_t = accel_generation_batch_options_t {
+    struct_size: core::mem::size_of::<accel_generation_batch_options_t>(),
+    max_sequences: ACCEL_UNSET_INT64,
+    max_cached_tokens: ACCEL_UNSET_INT64,
+    max_prompt_tokens: ACCEL_UNSET_INT64,
+    reuse_prompts: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_generation_batch_options_t {
+    fn default() -> Self {
+        ACCEL_GENERATION_BATCH_OPTIONS_INIT
     }
 }
 
@@ -7219,6 +7276,77 @@ functions! {
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_module_generate(module: *mut accel_module_t, input_ids: *const accel_tensor_t, attention_mask: *const accel_tensor_t, options: *const accel_generate_options_t, on_tokens: Option<accel_generated_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Makes a batch of sequences that join and leave while others go on (continuous batching).
+    ///
+    /// Each step computes a token of every sequence in one call of the model; their keys and values are in blocks of one cache, which prompts with the same beginning share.
+    ///
+    /// * `module`: A decoder of accel_module_from_config(), prepared, dispatched or offloaded or not; in evaluation.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: The batch, which has the module as one of its owners.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; UNSUPPORTED for a module without such attention; INVALID_STATE in training.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_generation_batch_create(module: *mut accel_module_t, options: *const accel_generation_batch_options_t, out: *mut *mut accel_generation_batch_t) -> accel_status_t;
+
+    /// Adds an owner.
+    ///
+    /// * `batch`: A batch.
+    ///
+    /// Returns: The same batch, with one owner more.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_generation_batch_retain(batch: *mut accel_generation_batch_t) -> *mut accel_generation_batch_t;
+
+    /// Removes an owner; the last one ends the sequences.
+    ///
+    /// * `batch`: NULL is allowed. A batch, or NULL.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_generation_batch_release(batch: *mut accel_generation_batch_t);
+
+    /// Adds a sequence, which waits for the next step that has room.
+    ///
+    /// * `batch`: A batch.
+    /// * `input_ids`: int64 \[length\]: its prompt.
+    /// * `options`: NULL is allowed. Its own choice of tokens, seed, stops and guesses. pad_token does not count. NULL: defaults.
+    /// * `out_id`: Its number, from 0 on.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT that names the field, also for a prompt that is longer than the model's positions or the cache; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED with a draft_model or files of a prompt cache.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_generation_batch_add(batch: *mut accel_generation_batch_t, input_ids: *const accel_tensor_t, options: *const accel_generate_options_t, out_id: *mut i64) -> accel_status_t;
+
+    /// Computes the next token of each sequence: sequences that wait and have room begin, and all are computed in one call of the model.
+    ///
+    /// * `batch`: A batch.
+    /// * `out`: A list with a map for each new token, in the order of each sequence: INT "id", of the sequence, INT "token", DOUBLE "log_probability" by the scores after the penalty, and STRING "end": "" while the sequence goes on, "stop" with a stop token or sequence, "length" with the last of max_new_tokens or the last position of the model. A sequence whose scores are not finite ends with "failed", no token and STRING "error". The list is empty while only prompts were computed, or nothing is left to do, which accel_generation_batch_info() tells.
+    ///
+    /// Returns: ACCEL_OK; INVALID_STATE in training; OUT_OF_MEMORY or TORCH where the model fails, after which the sequences that it computed have ended.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_generation_batch_step(batch: *mut accel_generation_batch_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Ends a sequence, which gets no further tokens: also while another thread runs a step, whose token of it may still come.
+    ///
+    /// * `batch`: A batch.
+    /// * `id`: What accel_generation_batch_add() gave.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND for a sequence that is not there, or has ended.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_generation_batch_cancel(batch: *mut accel_generation_batch_t, id: i64) -> accel_status_t;
+
+    /// Tells how much a batch has to do.
+    ///
+    /// * `batch`: A batch.
+    /// * `out`: A map of INT: "running" and "waiting" sequences, "cached_tokens" whose keys and values have room, "reused_tokens" of prompts that were not computed, and "guessed_tokens" and "accepted_tokens" of the guesses, since the batch was made.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_generation_batch_info(batch: *const accel_generation_batch_t, out: *mut accel_value_t) -> accel_status_t;
 
     /// AdamW over the parameters of a module.
     ///

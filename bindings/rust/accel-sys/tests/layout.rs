@@ -157,7 +157,7 @@ fn layout_of_accel_activation_checkpointing_options() {
 
 #[test]
 fn layout_of_accel_generate_options() {
-    assert_eq!(size_of::<accel_generate_options_t>(), 88);
+    assert_eq!(size_of::<accel_generate_options_t>(), 136);
     assert_eq!(align_of::<accel_generate_options_t>(), 8);
     assert_eq!(offset_of!(accel_generate_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_generate_options_t, max_new_tokens), 8);
@@ -171,6 +171,24 @@ fn layout_of_accel_generate_options() {
     assert_eq!(offset_of!(accel_generate_options_t, seed), 64);
     assert_eq!(offset_of!(accel_generate_options_t, pad_token), 72);
     assert_eq!(offset_of!(accel_generate_options_t, stop_tokens), 80);
+    assert_eq!(offset_of!(accel_generate_options_t, stop_sequences), 88);
+    assert_eq!(offset_of!(accel_generate_options_t, speculated_tokens), 96);
+    assert_eq!(offset_of!(accel_generate_options_t, lookup_tokens), 104);
+    assert_eq!(offset_of!(accel_generate_options_t, draft_model), 112);
+    assert_eq!(offset_of!(accel_generate_options_t, load_prompt_cache), 120);
+    assert_eq!(offset_of!(accel_generate_options_t, save_prompt_cache), 128);
+}
+
+#[test]
+fn layout_of_accel_generation_batch_options() {
+    assert_eq!(size_of::<accel_generation_batch_options_t>(), 40);
+    assert_eq!(align_of::<accel_generation_batch_options_t>(), 8);
+    assert_eq!(offset_of!(accel_generation_batch_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_generation_batch_options_t, max_sequences), 8);
+    assert_eq!(offset_of!(accel_generation_batch_options_t, max_cached_tokens), 16);
+    assert_eq!(offset_of!(accel_generation_batch_options_t, max_prompt_tokens), 24);
+    assert_eq!(offset_of!(accel_generation_batch_options_t, reuse_prompts), 32);
+    assert_eq!(offset_of!(accel_generation_batch_options_t, reserved), 36);
 }
 
 #[test]

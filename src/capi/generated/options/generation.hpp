@@ -4,6 +4,7 @@
 #include "accel.h"
 #include "capi/calls/options.hpp"
 #include "config/generated/settings/generation/generate.hpp"
+#include "config/generated/settings/generation/generation_batch.hpp"
 
 namespace accel::capi {
 
@@ -12,6 +13,13 @@ struct OptionsStruct<accel_generate_options_t> {
   using Settings = GenerateSettings;
   static const OptionTable& table() { return option_tables::generate_options; }
   static accel_generate_options_t unset() { return ACCEL_GENERATE_OPTIONS_INIT; }
+};
+
+template <>
+struct OptionsStruct<accel_generation_batch_options_t> {
+  using Settings = GenerationBatchSettings;
+  static const OptionTable& table() { return option_tables::generation_batch_options; }
+  static accel_generation_batch_options_t unset() { return ACCEL_GENERATION_BATCH_OPTIONS_INIT; }
 };
 
 }  // namespace accel::capi

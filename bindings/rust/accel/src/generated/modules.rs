@@ -516,3 +516,80 @@ pub fn checkpoint_activations(module: &Model, options: impl Into<Option<Activati
     let options = optional(&options)?;
     check(unsafe { sys::accel_checkpoint_activations(module.as_raw(), options) }).map(drop)
 }
+
+impl GenerationBatch {
+    /// Makes a batch of sequences that join and leave while others go on (continuous batching). Each step computes
+    /// a token of every sequence in one call of the model; their keys and values are in blocks of one cache, which
+    /// prompts with the same beginning share.
+    ///
+    /// * `module`: A decoder of [`Model::from_config`](crate::Model::from_config), prepared, dispatched or offloaded or not; in
+    ///   evaluation.
+    /// * `options`: `None`: defaults.
+    ///
+    /// Gives: The batch, which has the module as one of its owners.
+    ///
+    /// # Errors
+    /// InvalidArgument, InvalidState, Unsupported.
+    #[inline]
+    pub fn create(module: &Model, options: impl Into<Option<GenerationBatchOptions>>) -> Result<GenerationBatch> {
+        let options = options.into();
+        let options = optional(&options)?;
+        made(|out| unsafe { sys::accel_generation_batch_create(module.as_raw(), options, out) })
+    }
+
+    /// Adds a sequence, which waits for the next step that has room.
+    ///
+    /// * `input_ids`: Int64 \[length\]: its prompt.
+    /// * `options`: Its own choice of tokens, seed, stops and guesses. pad_token does not count. `None`: defaults.
+    ///
+    /// Gives: Its number, from 0 on.
+    ///
+    /// # Errors
+    /// InvalidArgument, TypeMismatch, ShapeMismatch, Unsupported.
+    #[inline]
+    pub fn add(&self, input_ids: &Tensor, options: impl Into<Option<GenerateOptions>>) -> Result<i64> {
+        let options = options.into();
+        let options = optional(&options)?;
+        memory::reads(input_ids)?;
+        made(|out| unsafe { sys::accel_generation_batch_add(self.as_raw(), input_ids.as_raw(), options, out) })
+    }
+
+    /// Computes the next token of each sequence: sequences that wait and have room begin, and all are computed in
+    /// one call of the model.
+    ///
+    /// Gives: A list with a map for each new token, in the order of each sequence: INT "id", of the sequence, INT
+    /// "token", DOUBLE "log_probability" by the scores after the penalty, and STRING "end": "" while the sequence
+    /// goes on, "stop" with a stop token or sequence, "length" with the last of max_new_tokens or the last position
+    /// of the model. A sequence whose scores are not finite ends with "failed", no token and STRING "error". The
+    /// list is empty while only prompts were computed, or nothing is left to do, which
+    /// [`GenerationBatch::info`](crate::GenerationBatch::info) tells.
+    ///
+    /// # Errors
+    /// InvalidState, OutOfMemory, Torch.
+    #[inline]
+    pub fn step(&self) -> Result<Value> {
+        made(|out| unsafe { sys::accel_generation_batch_step(self.as_raw(), out) })
+    }
+
+    /// Ends a sequence, which gets no further tokens: also while another thread runs a step, whose token of it may
+    /// still come.
+    ///
+    /// * `id`: What [`GenerationBatch::add`](crate::GenerationBatch::add) gave.
+    ///
+    /// # Errors
+    /// NotFound.
+    #[inline]
+    pub fn cancel(&self, id: i64) -> Result<()> {
+        check(unsafe { sys::accel_generation_batch_cancel(self.as_raw(), id) }).map(drop)
+    }
+
+    /// Tells how much a batch has to do.
+    ///
+    /// Gives: A map of INT: "running" and "waiting" sequences, "cached_tokens" whose keys and values have room,
+    /// "reused_tokens" of prompts that were not computed, and "guessed_tokens" and "accepted_tokens" of the
+    /// guesses, since the batch was made.
+    #[inline]
+    pub fn info(&self) -> Result<Value> {
+        made(|out| unsafe { sys::accel_generation_batch_info(self.as_raw(), out) })
+    }
+}

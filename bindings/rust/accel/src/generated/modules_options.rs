@@ -152,6 +152,12 @@ crate::configuration::builder! {
     seed: i64 = seed,
     pad_token: i64 = pad_token,
     stop_tokens: Value = stop_tokens,
+    stop_sequences: Value = stop_sequences,
+    speculated_tokens: i64 = speculated_tokens,
+    lookup_tokens: i64 = lookup_tokens,
+    draft_model: Model = draft_model,
+    load_prompt_cache: String = load_prompt_cache,
+    save_prompt_cache: String = save_prompt_cache,
 }
 
 impl GenerateOptions {
@@ -215,6 +221,86 @@ impl GenerateOptions {
     /// A list of INT: tokens that end a sequence. Default: none.
     pub fn stop_tokens(mut self, stop_tokens: impl Into<Value>) -> Self {
         self.0.stop_tokens = self.1.keep(stop_tokens.into(), Value::as_raw);
+        self
+    }
+
+    /// A list of lists of INT: a sequence ends with the last token of one of these, if all of it is new. Default:
+    /// none.
+    pub fn stop_sequences(mut self, stop_sequences: impl Into<Value>) -> Self {
+        self.0.stop_sequences = self.1.keep(stop_sequences.into(), Value::as_raw);
+        self
+    }
+
+    /// With a draft_model or lookup_tokens: how many next tokens are guessed, and checked in one call of the model.
+    /// Greedy tokens do not change by it, and drawn ones keep their probabilities (Leviathan et al., "Fast
+    /// Inference from Transformers via Speculative Decoding", 2023). In \[1, 1024\]. Default 5.
+    pub fn speculated_tokens(mut self, speculated_tokens: i64) -> Self {
+        self.0.speculated_tokens = speculated_tokens;
+        self
+    }
+
+    /// Guesses are what stood behind the latest so many tokens, at most, where they were before; 0: no such
+    /// guesses. In \[0, 1024\]. Default 0.
+    pub fn lookup_tokens(mut self, lookup_tokens: i64) -> Self {
+        self.0.lookup_tokens = lookup_tokens;
+        self
+    }
+
+    /// A smaller decoder with the same vocabulary, which guesses. Default: none.
+    pub fn draft_model(mut self, draft_model: Model) -> Self {
+        self.0.draft_model = self.1.keep(draft_model, |model| model.as_raw());
+        self
+    }
+
+    /// A file that save_prompt_cache wrote: keys and values of the tokens with which input_ids begins as its prompt
+    /// did are not computed again. Default: none.
+    pub fn load_prompt_cache(mut self, load_prompt_cache: impl AsRef<str>) -> Self {
+        self.0.load_prompt_cache = self.1.text(load_prompt_cache.as_ref());
+        self
+    }
+
+    /// A file for the keys and values of the prompt. Default: none.
+    pub fn save_prompt_cache(mut self, save_prompt_cache: impl AsRef<str>) -> Self {
+        self.0.save_prompt_cache = self.1.text(save_prompt_cache.as_ref());
+        self
+    }
+}
+
+crate::configuration::builder! {
+    /// How much a generation batch does at once, and what it may keep.
+    #[derive(Clone, Copy)]
+    GenerationBatchOptions(accel_generation_batch_options_t = ACCEL_GENERATION_BATCH_OPTIONS_INIT), (),
+    max_sequences: i64 = max_sequences,
+    max_cached_tokens: i64 = max_cached_tokens,
+    max_prompt_tokens: i64 = max_prompt_tokens,
+    reuse_prompts: bool = reuse_prompts,
+}
+
+impl GenerationBatchOptions {
+    /// The most sequences that get tokens in one step; others wait. In \[1, 65536\]. Default 16.
+    pub fn max_sequences(mut self, max_sequences: i64) -> Self {
+        self.0.max_sequences = max_sequences;
+        self
+    }
+
+    /// The most tokens whose keys and values are kept, of all sequences together; 0: as many as the sequences need.
+    /// A sequence waits until its prompt and its new tokens have room. In \[0, inf). Default 0.
+    pub fn max_cached_tokens(mut self, max_cached_tokens: i64) -> Self {
+        self.0.max_cached_tokens = max_cached_tokens;
+        self
+    }
+
+    /// The most tokens of prompts that one step computes: long prompts are computed in several steps, so that the
+    /// tokens of other sequences do not wait for them. In \[1, inf). Default 512.
+    pub fn max_prompt_tokens(mut self, max_prompt_tokens: i64) -> Self {
+        self.0.max_prompt_tokens = max_prompt_tokens;
+        self
+    }
+
+    /// Keys and values of sequences that have ended stay while there is room, and a prompt that begins as an
+    /// earlier one does is computed from there on. Default true.
+    pub fn reuse_prompts(mut self, reuse_prompts: bool) -> Self {
+        self.0.reuse_prompts = reuse_prompts.into();
         self
     }
 }

@@ -25,6 +25,10 @@ struct GenerateSettings {
   Setting<double> repetition_penalty{1};
   Setting<std::optional<int64_t>> seed{};
   Setting<int64_t> pad_token{0};
+  Setting<int64_t> speculated_tokens{5};
+  Setting<int64_t> lookup_tokens{0};
+  Setting<std::string> load_prompt_cache{};
+  Setting<std::string> save_prompt_cache{};
 
   static const OptionTable& table() { return option_tables::generate_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -39,6 +43,10 @@ struct GenerateSettings {
     visit(table().fields[7], settings.repetition_penalty...);
     visit(table().fields[8], settings.seed...);
     visit(table().fields[9], settings.pad_token...);
+    visit(table().fields[12], settings.speculated_tokens...);
+    visit(table().fields[13], settings.lookup_tokens...);
+    visit(table().fields[15], settings.load_prompt_cache...);
+    visit(table().fields[16], settings.save_prompt_cache...);
   }
 };
 
