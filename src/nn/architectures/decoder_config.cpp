@@ -297,6 +297,7 @@ DecoderConfig read_decoder_config(const Json& json) {
   config.logit_cap = cap_member(json, "final_logit_softcapping", family.logit_cap);
   config.windows = read_windows(json, family, config.num_layers);
   read_rotary(json, family, config);
+  config.rotary.max_positions = json_integer(json, "max_position_embeddings", 0);
   config.dtype = weight_dtype(json);
   read_decoder_experts(json, config);
   return config;

@@ -30,7 +30,7 @@ struct DecoderConfig {
   HeadNorm head_norm;
   bool norm_adds_one;                          // weights of norms are differences from 1
   bool scales_embeddings;                      // by the root of hidden_size
-  AttentionRule attention;                     // but for the mask
+  AttentionRule attention;                     // but for the mask and the window
   double logit_cap;                            // 0: none
   std::vector<int64_t> windows;                // of each layer, the latest positions that one sees; 0: all
   RotarySettings rotary, local_rotary;         // the latter of layers with a window

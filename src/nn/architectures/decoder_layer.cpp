@@ -13,6 +13,7 @@
 #include "nn/architectures/decoder_stream.hpp"
 #include "nn/architectures/model_config.hpp"
 #include "nn/architectures/rotary_embedding.hpp"
+#include "nn/cache/layer_cache.hpp"
 #include "nn/layers/activation.hpp"
 #include "nn/layers/attention_heads.hpp"
 #include "nn/layers/initial.hpp"
@@ -54,7 +55,7 @@ struct Projections {
   at::Tensor query, key, value;
 };
 
-class DecoderAttention final : public Module, public AttentionHeads {
+class DecoderAttention final : public Module, public AttentionHeads, public CachedAttention {
  public:
   explicit DecoderAttention(const DecoderConfig& config)
       : Module(config.prefix + "Attention"),
@@ -80,6 +81,7 @@ class DecoderAttention final : public Module, public AttentionHeads {
   std::vector<std::string> input_names() const override {
     return {"hidden_states", "position_embeddings", "past_key_values", "attention_mask"};
   }
+  int64_t window() const override { return rule_.window; }
 
  protected:
   c10::IValue forward(const Inputs& inputs) override {
@@ -90,20 +92,19 @@ class DecoderAttention final : public Module, public AttentionHeads {
     const at::Tensor cosines = rotation[0].toTensor(), sines = rotation[1].toTensor();
     Projections heads = project(tensor_input(inputs, 0, kind()));
     const at::Tensor query = rotate(heads.query, cosines, sines);
-    at::Tensor key = rotate(heads.key, cosines, sines), value = std::move(heads.value);
+    at::Tensor key = rotate(heads.key, cosines, sines);
     const c10::IValue* const past = past_input(inputs, 2, kind());
-    if (past != nullptr) put_behind(*past, key, value);
     AttentionRule rule = rule_;
     if (!is_training()) rule.dropout = 0;
     if (inputs.size() > 3 && !inputs[3].isNone()) rule.mask = tensor_input(inputs, 3, kind());
-    at::Tensor mixed;
+    CachedHeads attended;
     {
       const auto branch = branch_of_rank(rule.dropout, query.device());
-      mixed = attend_causally(query, key, value, rule);
+      attended = attend_behind(past, query, std::move(key), std::move(heads.value), rule);
     }
-    at::Tensor output = o_proj_->call(join_heads(mixed));
+    at::Tensor output = o_proj_->call(join_heads(attended.mixed));
     if (past == nullptr) return output;
-    return tree::new_list({std::move(output), tree::new_list({std::move(key), std::move(value)})});
+    return tree::new_list({std::move(output), std::move(attended.cache)});
   }
 
  private:

@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "nn/architectures/key_buffer.hpp"
+#include "nn/cache/layer_cache.hpp"
 #include "nn/split/split_sequence.hpp"
 #include "tensor/tree.hpp"
 
@@ -48,8 +49,9 @@ const at::Tensor& tensor_input(const Inputs& inputs, size_t place, const std::st
 
 const c10::IValue* past_input(const Inputs& inputs, size_t place, const std::string& kind) {
   if (place >= inputs.size() || inputs[place].isNone()) return nullptr;
-  require(tree::is_sequence(inputs[place]), Status::kTypeMismatch, "past_key_values of a module of kind '", kind,
-          "' is a ", tree::kind_name(inputs[place]), "; expected a list");
+  require(tree::is_sequence(inputs[place]) || LayerCache::of(inputs[place]) != nullptr, Status::kTypeMismatch,
+          "past_key_values of a module of kind '", kind, "' is a ", tree::kind_name(inputs[place]),
+          "; expected a list");
   return &inputs[place];
 }
 
@@ -60,6 +62,10 @@ void require_layers(const c10::IValue* past, size_t layers) {
           " layers; expected ", layers, ", as an earlier call returned it");
 }
 
+namespace {
+
+// The keys and values of a layer, [batch, heads, length, size], behind those of earlier tokens: nothing, or [key,
+// value].
 void put_behind(const c10::IValue& past, at::Tensor& key, at::Tensor& value) {
   const auto earlier = tree::sequence_items(past);
   if (earlier.empty()) return;
@@ -67,6 +73,22 @@ void put_behind(const c10::IValue& past, at::Tensor& key, at::Tensor& value) {
           "past_key_values of a layer is no [key, value]; expected what an earlier call returned");
   key = append_positions(earlier[0].toTensor(), key);
   value = append_positions(earlier[1].toTensor(), value);
+}
+
+}  // namespace
+
+CachedHeads attend_behind(const c10::IValue* past, const at::Tensor& query, at::Tensor key, at::Tensor value,
+                          const AttentionRule& rule) {
+  if (past == nullptr) return {attend_causally(query, key, value, rule), {}};
+  if (LayerCache* const cache = LayerCache::of(*past)) return {cache->attend(query, key, value, rule), *past};
+  put_behind(*past, key, value);
+  at::Tensor mixed = attend_causally(query, key, value, rule);
+  return {std::move(mixed), tree::new_list({std::move(key), std::move(value)})};
+}
+
+at::Tensor wanted_states(const at::Tensor& hidden, const c10::IValue& past) {
+  const LayerCache* const cache = LayerCache::first_of(past);
+  return cache == nullptr ? hidden : hidden.index_select(1, cache->wanted().to(hidden.device()));
 }
 
 at::Tensor attend_causally(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
@@ -120,8 +142,11 @@ DecoderStream DecoderStream::of(const c10::IValue& value) {
   return stream;
 }
 
-DecoderStream DecoderStream::behind(const c10::IValue* past, int64_t length) {
+DecoderStream DecoderStream::behind(const c10::IValue* past, const at::Tensor& tokens) {
+  const int64_t length = tokens.size(1);
   if (past == nullptr) return {{}, 0, length, std::nullopt, {}, {}, {}};
+  if (const LayerCache* const cache = LayerCache::first_of(*past))
+    return {{}, 0, length, *past, {}, {}, cache->positions().to(tokens.device())};
   return {{}, length_of(*past), length, *past, {}, {}, {}};
 }
 
@@ -143,6 +168,7 @@ void DecoderStream::take_padding(const c10::IValue& mask, const c10::IValue& giv
 }
 
 at::Tensor DecoderStream::mask(int64_t window) const {
+  if (past && LayerCache::first_of(*past) != nullptr) return {};  // the cache knows who sees whom
   const int64_t total = begin + length;
   const bool has_window = window > 0 && window < total;
   if (!tokens_mask.defined() && !has_window) return {};
@@ -157,7 +183,7 @@ at::Tensor DecoderStream::mask(int64_t window) const {
 
 int64_t DecoderStream::length_of(const c10::IValue& past) {
   const auto layers = tree::sequence_items(past);
-  if (layers.empty()) return 0;
+  if (layers.empty() || LayerCache::of(layers[0]) != nullptr) return 0;
   const auto first = tree::is_sequence(layers[0]) ? tree::sequence_items(layers[0]) : c10::ArrayRef<c10::IValue>();
   require(first.size() == 2 && first[0].isTensor() && first[0].toTensor().dim() == 4, Status::kTypeMismatch,
           "past_key_values of a layer is no [key, value]; expected what an earlier call returned");

@@ -15,26 +15,35 @@
 namespace accel::nn {
 
 const at::Tensor& tensor_input(const Inputs& inputs, size_t place, const std::string& kind);
-// The place of an input for keys and values of earlier tokens: nothing, or a list that is empty at the beginning.
+// The place of an input for keys and values of earlier tokens: nothing, or a list that is empty at the beginning, or a
+// layer cache.
 const c10::IValue* past_input(const Inputs& inputs, size_t place, const std::string& kind);
 
 // Throws INVALID_ARGUMENT unless they are those of so many layers, or of none.
 void require_layers(const c10::IValue* past, size_t layers);
 
-// The keys and values of a layer, [batch, heads, length, size], behind those of earlier tokens: nothing, or [key,
-// value].
-void put_behind(const c10::IValue& past, at::Tensor& key, at::Tensor& value);
-
 struct AttentionRule {
   double dropout = 0;
   std::optional<double> scale = std::nullopt;  // default: 1 / sqrt(size)
   double cap = 0;                              // scores are cap * tanh(scores / cap), unless it is 0
-  at::Tensor mask{};  // [batch or 1, 1, length, total], true: is seen; undefined: all earlier positions are
+  int64_t window = 0;  // for layer caches: the latest positions that one sees; 0: all. `mask` has it, too
+  at::Tensor mask{};   // [batch or 1, 1, length, total], true: is seen; undefined: all earlier positions are
 };
 
 // Attention of the last positions of `key`, [batch, heads, length, size].
 at::Tensor attend_causally(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                            const AttentionRule& rule);
+
+// Attention of the positions of a call, behind those of `past`: null, an empty list, [key, value] or a layer cache.
+struct CachedHeads {
+  at::Tensor mixed;
+  c10::IValue cache;  // `past` of the next call; None without one
+};
+CachedHeads attend_behind(const c10::IValue* past, const at::Tensor& query, at::Tensor key, at::Tensor value,
+                          const AttentionRule& rule);
+
+// The states [1, tokens, hidden] of the tokens whose scores are needed, in a call with a layer cache.
+at::Tensor wanted_states(const at::Tensor& hidden, const c10::IValue& past);
 
 struct DecoderStream {
   at::Tensor hidden;
@@ -47,9 +56,9 @@ struct DecoderStream {
   // [hidden, begin, length], past and cache behind them, and behind these the mask and the positions.
   c10::IValue value() const;
   static DecoderStream of(const c10::IValue& value);
-  // The tokens of a call are behind `past`: nothing, or keys and values.
-  static DecoderStream behind(const c10::IValue* past, int64_t length);
-  // The number of tokens before these.
+  // The tokens [batch, length] of a call are behind `past`: nothing, or keys and values.
+  static DecoderStream behind(const c10::IValue* past, const at::Tensor& tokens);
+  // The number of tokens before these; 0 with layer caches, which give each token a position.
   static int64_t length_of(const c10::IValue& past);
 
   // Takes an attention mask [batch, begin + length] and positions [batch, length], each a tensor or nothing.

@@ -14,6 +14,7 @@
 #include "json/json.hpp"
 #include "nn/architectures/decoder_stream.hpp"
 #include "nn/architectures/model_config.hpp"
+#include "nn/cache/layer_cache.hpp"
 #include "nn/layers/activation.hpp"
 #include "nn/layers/attention_heads.hpp"
 #include "nn/layers/conv1d.hpp"
@@ -90,7 +91,7 @@ ModulePtr projection(int64_t in_features, int64_t out_features, double deviation
                                   constant_parameter(0, {out_features}));
 }
 
-class Gpt2Attention final : public Module, public AttentionHeads {
+class Gpt2Attention final : public Module, public AttentionHeads, public CachedAttention {
  public:
   Gpt2Attention(const Gpt2Config& config, int64_t layer)
       : Module("GPT2Attention"),
@@ -109,16 +110,15 @@ class Gpt2Attention final : public Module, public AttentionHeads {
   c10::IValue forward(const Inputs& inputs) override {
     Heads heads = split_heads(c_attn_->call(tensor_input(inputs, 0, kind())), head_size());
     const c10::IValue* const past = past_input(inputs, 1, kind());
-    if (past != nullptr) put_behind(*past, heads.key, heads.value);
     const double dropout = is_training() ? dropout_ : 0.0;
-    at::Tensor mixed;
+    CachedHeads attended;
     {
       const auto branch = branch_of_rank(dropout, heads.query.device());
-      mixed = attend_causally(heads.query, heads.key, heads.value, {dropout, scale_});
+      attended = attend_behind(past, heads.query, std::move(heads.key), std::move(heads.value), {dropout, scale_});
     }
-    at::Tensor output = resid_dropout_->call(c_proj_->call(join_heads(mixed)));
+    at::Tensor output = resid_dropout_->call(c_proj_->call(join_heads(attended.mixed)));
     if (past == nullptr) return output;
-    return tree::new_list({std::move(output), tree::new_list({std::move(heads.key), std::move(heads.value)})});
+    return tree::new_list({std::move(output), std::move(attended.cache)});
   }
 
  private:
@@ -172,9 +172,10 @@ class Gpt2Block final : public Module {
   ModulePtr ln_1_, attn_, ln_2_, mlp_;
 };
 
-class Gpt2Model final : public Module {
+class Gpt2Model final : public Module, public PositionLimit {
  public:
   std::vector<std::string> input_names() const override { return {"input_ids", "past_key_values"}; }
+  int64_t max_positions() const override { return n_positions_; }
   explicit Gpt2Model(const Gpt2Config& config) : Module("GPT2Model"), n_positions_(config.n_positions) {
     add_child("wte", wte_ = embedding(config.vocab_size, config));
     add_child("wpe", wpe_ = embedding(config.n_positions, config));
@@ -226,11 +227,14 @@ class Gpt2Model final : public Module {
     const at::Tensor& tokens = tensor_input(inputs, 0, kind());
     require(tokens.dim() == 2, Status::kShapeMismatch, "GPT-2 was called with the shape ", tokens.sizes(),
             "; expected token ids [batch, length]");
-    DecoderStream stream = DecoderStream::behind(past_input(inputs, 1, kind()), tokens.size(1));
-    const int64_t length = stream.begin + whole_sequence_length(tokens.size(1));
+    DecoderStream stream = DecoderStream::behind(past_input(inputs, 1, kind()), tokens);
+    const bool has_positions = stream.positions.defined();
+    const int64_t length = has_positions ? stream.positions.max().item<int64_t>() + 1
+                                         : stream.begin + whole_sequence_length(tokens.size(1));
     require(length <= n_positions_, Status::kShapeMismatch, "GPT-2 was called with ", length,
             " positions; expected at most n_positions = ", n_positions_);
-    const at::Tensor positions = sequence_positions(stream.begin, tokens.size(1), tokens.device());
+    const at::Tensor positions =
+        has_positions ? stream.positions : sequence_positions(stream.begin, tokens.size(1), tokens.device());
     stream.hidden = drop_->call(wte_->call(tokens) + wpe_->call(positions));
     return stream;
   }
@@ -267,7 +271,7 @@ class Gpt2LmHeadModel final : public Module {
   c10::IValue scores_of(const c10::IValue& output) {
     if (output.isTensor()) return lm_head_->call(output.toTensor());
     const auto parts = tree::sequence_items(output);
-    return tree::new_list({lm_head_->call(parts[0].toTensor()), parts[1]});
+    return tree::new_list({lm_head_->call(wanted_states(parts[0].toTensor(), parts[1])), parts[1]});
   }
 
   ModulePtr transformer_, lm_head_;

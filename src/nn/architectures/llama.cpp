@@ -22,6 +22,7 @@
 #include "nn/architectures/decoder_stream.hpp"
 #include "nn/architectures/model_config.hpp"
 #include "nn/architectures/rotary_embedding.hpp"
+#include "nn/cache/layer_cache.hpp"
 #include "nn/layers/embedding.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/module_walks.hpp"
@@ -56,20 +57,24 @@ class KeptRotation {
   std::optional<c10::IValue> tables_;
 };
 
-class DecoderModel final : public Module {
+class DecoderModel final : public Module, public PositionLimit {
  public:
   explicit DecoderModel(const DecoderConfig& config)
       : Module(config.prefix + "Model"),
         windows_(config.windows),
         hidden_size_(config.hidden_size),
+        max_positions_(config.rotary.max_positions),
         scales_embeddings_(config.scales_embeddings) {
     const auto table = std::make_shared<Embedding>(
         normal_weight(config.vocab_size, config.hidden_size, config.initializer_range, config.dtype));
     table->set_padding_row(config.padding_row);
     add_child("embed_tokens", embed_tokens_ = table);
     const ModulePtr layers = std::make_shared<Module>("ModuleList");
-    for (int64_t layer = 0; layer < config.num_layers; layer++)
-      layers->add_child(std::to_string(layer), layers_.emplace_back(decoder_layer(config)));
+    for (int64_t layer = 0; layer < config.num_layers; layer++) {
+      DecoderConfig own = config;
+      own.attention.window = windows_[static_cast<size_t>(layer)];
+      layers->add_child(std::to_string(layer), layers_.emplace_back(decoder_layer(own)));
+    }
     add_child("layers", layers);
     add_child("norm", norm_ = decoder_norm(config.hidden_size, config));
     const std::string rotary_kind = config.prefix + "RotaryEmbedding";
@@ -81,6 +86,7 @@ class DecoderModel final : public Module {
   std::vector<std::string> input_names() const override {
     return {"input_ids", "past_key_values", "attention_mask", "position_ids"};
   }
+  int64_t max_positions() const override { return max_positions_; }
 
   // With a cache, a stage takes and gives the keys and values of its own layers, in the place of those of all.
   ModuleChain chain() override {
@@ -126,7 +132,7 @@ class DecoderModel final : public Module {
     const at::Tensor& tokens = tensor_input(inputs, 0, kind());
     require(tokens.dim() == 2 && tokens.size(1) > 0, Status::kShapeMismatch, kind(), " was called with the shape ",
             tokens.sizes(), "; expected token ids [batch, length]");
-    DecoderStream stream = DecoderStream::behind(past_input(inputs, 1, kind()), tokens.size(1));
+    DecoderStream stream = DecoderStream::behind(past_input(inputs, 1, kind()), tokens);
     const auto given = [&](size_t place) { return place < inputs.size() ? inputs[place] : c10::IValue(); };
     stream.take_padding(given(2), given(3), tokens.size(0));
     stream.hidden = embed_tokens_->call(tokens);
@@ -156,7 +162,7 @@ class DecoderModel final : public Module {
   c10::IValue output_of(DecoderStream stream) { return stream.output(norm_->call(stream.hidden)); }
 
   std::vector<int64_t> windows_;
-  int64_t hidden_size_;
+  int64_t hidden_size_, max_positions_;
   bool scales_embeddings_;
   ModulePtr embed_tokens_, norm_, rotary_emb_, local_rotary_;
   std::vector<ModulePtr> layers_;
@@ -186,7 +192,7 @@ class DecoderForCausalLm final : public Module {
   c10::IValue scores_of(const c10::IValue& output) {
     if (output.isTensor()) return capped(lm_head_->call(output.toTensor()));
     const auto parts = tree::sequence_items(output);
-    return tree::new_list({capped(lm_head_->call(parts[0].toTensor())), parts[1]});
+    return tree::new_list({capped(lm_head_->call(wanted_states(parts[0].toTensor(), parts[1]))), parts[1]});
   }
 
   at::Tensor capped(const at::Tensor& scores) const {

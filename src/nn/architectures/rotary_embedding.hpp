@@ -35,6 +35,7 @@ struct RotarySettings {
   bool whole_boundaries = true;                         // YaRN: the boundaries are numbers of features
   std::vector<double> short_factors{}, long_factors{};  // LongRoPE, one of each frequency
   double magnitude = 1;                                 // of cosines and sines
+  int64_t max_positions = 0;                            // of the model; 0: any number
 };
 
 // From rope_parameters, or from rope_theta and rope_scaling as older configurations have them. `parameters` may be a
