@@ -5116,7 +5116,7 @@ type GenerateOptions struct {
 
 	// With a draft_model or lookup_tokens: how many next tokens are guessed, and checked in one call of the model.
 	// Greedy tokens do not change by it, and drawn ones keep their probabilities (Leviathan et al., "Fast
-	// Inference from Transformers via Speculative Decoding", 2023). In [1, 1024]. Default 5
+	// Inference from Transformers via Speculative Decoding", 2023). In [1, 64]. Default 5
 	SpeculatedTokens *int64
 
 	// Guesses are what stood behind the latest so many tokens, at most, where they were before; 0: no such

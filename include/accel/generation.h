@@ -25,7 +25,7 @@ typedef struct accel_generate_options {
                                         * new. Default: none */
   int64_t speculated_tokens;  /* With a draft_model or lookup_tokens: how many next tokens are guessed, and checked in one call of the
                                * model. Greedy tokens do not change by it, and drawn ones keep their probabilities (Leviathan et al.,
-                               * "Fast Inference from Transformers via Speculative Decoding", 2023). In [1, 1024]. Default 5 */
+                               * "Fast Inference from Transformers via Speculative Decoding", 2023). In [1, 64]. Default 5 */
   int64_t lookup_tokens;      /* Guesses are what stood behind the latest so many tokens, at most, where they were before; 0: no such
                                * guesses. In [0, 1024]. Default 0 */
   accel_module_t *draft_model;   /* A smaller decoder with the same vocabulary, which guesses. Default: none */

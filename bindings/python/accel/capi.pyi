@@ -215,7 +215,7 @@ class accel_generate_options_t:
     pad_token: Stands behind the end of a sequence. In [0, inf). Default 0
     stop_tokens: A list of INT: tokens that end a sequence. Default: none
     stop_sequences: A list of lists of INT: a sequence ends with the last token of one of these, if all of it is new. Default: none
-    speculated_tokens: With a draft_model or lookup_tokens: how many next tokens are guessed, and checked in one call of the model. Greedy tokens do not change by it, and drawn ones keep their probabilities (Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", 2023). In [1, 1024]. Default 5
+    speculated_tokens: With a draft_model or lookup_tokens: how many next tokens are guessed, and checked in one call of the model. Greedy tokens do not change by it, and drawn ones keep their probabilities (Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", 2023). In [1, 64]. Default 5
     lookup_tokens: Guesses are what stood behind the latest so many tokens, at most, where they were before; 0: no such guesses. In [0, 1024]. Default 0
     draft_model: A smaller decoder with the same vocabulary, which guesses. Default: none
     load_prompt_cache: A file that save_prompt_cache wrote: keys and values of the tokens with which input_ids begins as its prompt did are not computed again. Default: none

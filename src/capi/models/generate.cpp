@@ -1,8 +1,8 @@
 // Generation by decoders.
 #include "nn/generation/generate.hpp"
 
+#include <string>
 #include <utility>
-#include <vector>
 
 #include "accel.h"
 #include "base/error.hpp"
@@ -11,40 +11,14 @@
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
 #include "capi/generated/options/generation.hpp"
+#include "capi/models/generation_options.hpp"
 #include "capi/values/tensor_handle.hpp"
 #include "capi/values/value.hpp"
+#include "checkpoint/formats/prompt_cache_file.hpp"
+#include "nn/generation/prompt_cache.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::capi {
-namespace {
-
-std::vector<int64_t> read_stop_tokens(const accel_value_t* value) {
-  std::vector<int64_t> tokens;
-  if (value == nullptr) return tokens;
-  const c10::IValue list = to_ivalue(*value, "options.stop_tokens");
-  require(tree::is_sequence(list), Status::kTypeMismatch, "options.stop_tokens is a ", tree::kind_name(list),
-          "; expected a list of INT");
-  for (const c10::IValue& token : tree::sequence_items(list)) {
-    require(token.isInt(), Status::kTypeMismatch, "options.stop_tokens has a ", tree::kind_name(token),
-            "; expected INT");
-    tokens.push_back(token.toInt());
-  }
-  return tokens;
-}
-
-nn::GenerationSettings read_generation(const accel_generate_options_t* options) {
-  const GenerateSettings given = read_settings(options, "options");
-  nn::GenerationSettings settings;
-  settings.max_new_tokens = given.max_new_tokens;
-  settings.stop_tokens = read_stop_tokens(given_options(options, "options").stop_tokens);
-  settings.pad_token = given.pad_token;
-  settings.choice = {given.sample, given.temperature, given.top_k, given.top_p, given.min_p, given.repetition_penalty};
-  if (given.seed.value) settings.seed = static_cast<uint64_t>(*given.seed);
-  return settings;
-}
-
-}  // namespace
-
 ACCEL_FUNCTION accel_status_t accel_module_generate(accel_module_t* module, const accel_tensor_t* input_ids,
                                                     const accel_tensor_t* attention_mask,
                                                     const accel_generate_options_t* options,
@@ -67,7 +41,17 @@ ACCEL_FUNCTION accel_status_t accel_module_generate(accel_module_t* module, cons
                 "; expected BOOL or NONE");
         return answer.isNone() || answer.toBool();
       };
-    nn::Generated generated = nn::generate(model, tokens, mask, read_generation(options), hear);
+    const GenerateSettings given = read_settings(options, "options");
+    const std::string load = given.load_prompt_cache, save = given.save_prompt_cache;
+    nn::PromptCache loaded, saved;
+    nn::PromptCaches prompts;
+    if (!load.empty()) {
+      loaded = checkpoint::load_prompt_cache(load);
+      prompts.given = &loaded;
+    }
+    if (!save.empty()) prompts.made = &saved;
+    nn::Generated generated = nn::generate(model, tokens, mask, read_generation(options), hear, prompts);
+    if (!save.empty()) checkpoint::save_prompt_cache(save, saved);
     auto map = tree::new_map();
     map.insert("tokens", std::move(generated.tokens));
     map.insert("log_probabilities", std::move(generated.log_probabilities));

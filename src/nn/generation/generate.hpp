@@ -16,13 +16,23 @@ struct Generated {
   at::Tensor log_probabilities;  // float32 [batch, new], 0 behind the end of a sequence
 };
 
+struct PromptCache;
+
+// Keys and values that are there before, and room for those of this prompt, for which there must be one sequence. Null:
+// none.
+struct PromptCaches {
+  const PromptCache* given = nullptr;
+  PromptCache* made = nullptr;
+};
+
 // Called with the new tokens [batch] as soon as they are known; false ends all sequences.
 using OnTokens = std::function<bool(const at::Tensor& tokens)>;
 
 // `module` takes tokens and past_key_values, as decoders of this library do, in its evaluation mode. `tokens` are int64
-// [batch, length]; those whose `mask` [batch, length] is 0 are padding, on the left; undefined: there is none. Computes
-// without gradients. The host waits for each token only where stop tokens or `on_tokens` need that.
+// [batch, length]; those whose `mask` [batch, length] is 0 are padding, on the left; undefined: there is none. Ends at
+// the model's last position, too. Computes without gradients. On another device than the CPU the host waits for each
+// token only where stops, draws or `on_tokens` need that. INVALID_STATE for scores that are not finite.
 Generated generate(Module& module, const at::Tensor& tokens, const at::Tensor& mask, const GenerationSettings& settings,
-                   const OnTokens& on_tokens = nullptr);
+                   const OnTokens& on_tokens = nullptr, const PromptCaches& prompts = {});
 
 }  // namespace accel::nn

@@ -65,15 +65,27 @@ at::Tensor token_probabilities(const at::Tensor& scores, const at::Tensor& earli
   return limited(penalized(scores.to(at::kFloat), earlier, is_token, settings.repetition_penalty), settings).softmax(1);
 }
 
+at::Tensor token_log_probabilities(const at::Tensor& scores, const at::Tensor& earlier, const at::Tensor& is_token,
+                                   const TokenChoiceSettings& settings) {
+  return penalized(scores.to(at::kFloat), earlier, is_token, settings.repetition_penalty).log_softmax(1);
+}
+
+void require_finite(const at::Tensor& log_probabilities) {
+  require(!log_probabilities.isnan().any().item<bool>(), Status::kInvalidState,
+          "the model gave scores that are not finite; expected weights without NaN, and a dtype with their range");
+}
+
 ChosenTokens choose_tokens(const at::Tensor& scores, const at::Tensor& earlier, const at::Tensor& is_token,
                            const TokenChoiceSettings& settings, const std::optional<at::Generator>& generator) {
   const at::Tensor all = penalized(scores.to(at::kFloat), earlier, is_token, settings.repetition_penalty);
+  const at::Tensor likely = all.log_softmax(1);
+  if (settings.samples || likely.is_cpu()) require_finite(likely.select(1, 0));
   at::Tensor tokens;
   if (settings.samples)
     tokens = at::multinomial(limited(all, settings).softmax(1), 1, false, generator);
   else
     tokens = all.argmax(1, true);
-  return {tokens.squeeze(1), all.log_softmax(1).gather(1, tokens).squeeze(1)};
+  return {tokens.squeeze(1), likely.gather(1, tokens).squeeze(1)};
 }
 
 }  // namespace accel::nn

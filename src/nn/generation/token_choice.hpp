@@ -29,12 +29,21 @@ void check_token_choice(const TokenChoiceSettings& settings);
 at::Tensor token_probabilities(const at::Tensor& scores, const at::Tensor& earlier, const at::Tensor& is_token,
                                const TokenChoiceSettings& settings);
 
+// The logarithms of the probabilities after the penalty and before the other settings. Arguments as above.
+at::Tensor token_log_probabilities(const at::Tensor& scores, const at::Tensor& earlier, const at::Tensor& is_token,
+                                   const TokenChoiceSettings& settings);
+
+// INVALID_STATE if one of the rows [..., vocabulary], or of the tokens' log-probabilities, comes from scores that are
+// not finite.
+void require_finite(const at::Tensor& log_probabilities);
+
 struct ChosenTokens {
   at::Tensor tokens;             // int64 [batch]
   at::Tensor log_probabilities;  // float32 [batch], by the scores after the penalty and before the other settings
 };
 
-// Arguments as above. Draws from `generator`, or from the default one.
+// Arguments as above. Draws from `generator`, or from the default one. INVALID_STATE for scores that are not finite,
+// where the host needs not wait for the device to see it: on a CPU, or where tokens are drawn.
 ChosenTokens choose_tokens(const at::Tensor& scores, const at::Tensor& earlier, const at::Tensor& is_token,
                            const TokenChoiceSettings& settings, const std::optional<at::Generator>& generator);
 

@@ -236,6 +236,10 @@ class Module(methods.Module):
         the new tokens [batch] as soon as they are known, and ends all sequences with False. Options are the fields of accel_generate_options_t."""
         if options.get("stop_tokens") is not None:
             options["stop_tokens"] = [int(token) for token in options["stop_tokens"]]
+        if options.get("stop_sequences") is not None:
+            options["stop_sequences"] = [[int(token) for token in stop] for stop in options["stop_sequences"]]
+        if options.get("draft_model") is not None:
+            options["draft_model"] = options["draft_model"].handle
         made = fill(capi.accel_generate_options_t(), options)
         mask = None if attention_mask is None else to_engine(attention_mask)
         return capi.accel_module_generate(self.handle, to_engine(input_ids), mask, made, on_tokens)

@@ -1792,7 +1792,7 @@ pub struct accel_generate_options_t {
     pub stop_tokens: *const accel_value_t,
     /// A list of lists of INT: a sequence ends with the last token of one of these, if all of it is new. Default: none
     pub stop_sequences: *const accel_value_t,
-    /// With a draft_model or lookup_tokens: how many next tokens are guessed, and checked in one call of the model. Greedy tokens do not change by it, and drawn ones keep their probabilities (Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", 2023). In \[1, 1024\]. Default 5
+    /// With a draft_model or lookup_tokens: how many next tokens are guessed, and checked in one call of the model. Greedy tokens do not change by it, and drawn ones keep their probabilities (Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", 2023). In \[1, 64\]. Default 5
     pub speculated_tokens: i64,
     /// Guesses are what stood behind the latest so many tokens, at most, where they were before; 0: no such guesses. In \[0, 1024\]. Default 0
     pub lookup_tokens: i64,

@@ -8,6 +8,7 @@ use crate::data::*;
 use crate::dtype::{DType, Device};
 use crate::error::{check, check_callback_of_numbers, check_number, text, Result};
 use crate::flags::*;
+use crate::generation::GenerationBatch;
 use crate::memory;
 use crate::module::Model;
 use crate::optimizer::{Optimizer, Step};

@@ -233,7 +233,7 @@ impl GenerateOptions {
 
     /// With a draft_model or lookup_tokens: how many next tokens are guessed, and checked in one call of the model.
     /// Greedy tokens do not change by it, and drawn ones keep their probabilities (Leviathan et al., "Fast
-    /// Inference from Transformers via Speculative Decoding", 2023). In \[1, 1024\]. Default 5.
+    /// Inference from Transformers via Speculative Decoding", 2023). In \[1, 64\]. Default 5.
     pub fn speculated_tokens(mut self, speculated_tokens: i64) -> Self {
         self.0.speculated_tokens = speculated_tokens;
         self
