@@ -7289,6 +7289,10 @@ type Fp8Options struct {
 
 	// Regular expression of the whole names of modules that are left out. Default: none
 	SkipNames string
+
+	// 1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; 0: as
+	// it is. Default 1
+	CompressActivations *bool
 }
 
 func (options *Fp8Options) c(given *arguments) *C.accel_fp8_options_t {
@@ -7343,6 +7347,9 @@ func (options *Fp8Options) c(given *arguments) *C.accel_fp8_options_t {
 		made.pad_inner_dim = C.accel_flag_t(flag(*options.PadInnerDim))
 	}
 	made.skip_names = given.nullable(options.SkipNames)
+	if options.CompressActivations != nil {
+		made.compress_activations = C.accel_flag_t(flag(*options.CompressActivations))
+	}
 	return made
 }
 

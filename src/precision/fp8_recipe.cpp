@@ -59,6 +59,7 @@ Fp8Recipe make_fp8_recipe(const Fp8Settings& settings) {
   recipe.use_in_evaluation = settings.use_in_evaluation;
   recipe.skip_first_and_last = settings.skip_first_and_last.value_or(is_ao);
   recipe.pad_inner_dim = of_torchao(settings.pad_inner_dim, is_ao);
+  recipe.compress_activations = settings.compress_activations;
   recipe.skip_names = settings.skip_names;
   const bool is_delayed = recipe.scaling == Fp8Scaling::kDelayed;
   const bool needs_weights = recipe.override_forward || recipe.override_input_gradient;  // unrounded

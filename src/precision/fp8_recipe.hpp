@@ -26,6 +26,7 @@ struct Fp8Recipe {
   bool skip_first_and_last = true;
   bool fsdp_all_gather = true;
   bool pad_inner_dim = true;
+  bool compress_activations = true;
   std::string skip_names;  // a regular expression, empty: none
   Fp8Filter filter;        // may be empty
 };

@@ -1658,6 +1658,8 @@ struct accel_fp8_options_t
     fsdp_all_gather::accel_flag_t
     pad_inner_dim::accel_flag_t
     skip_names::Ptr{Cchar}
+    compress_activations::accel_flag_t
+    reserved::Int32
 end
 
 """Every field is unset that is not given."""
@@ -1678,8 +1680,10 @@ function accel_fp8_options_t(;
     fsdp_all_gather = ACCEL_UNSET,
     pad_inner_dim = ACCEL_UNSET,
     skip_names = C_NULL,
+    compress_activations = ACCEL_UNSET,
+    reserved = 0,
 )
-    return accel_fp8_options_t(sizeof(accel_fp8_options_t), backend, scaling, format, amax_algorithm, amax_history_length, margin, interval, override_forward, override_input_gradient, override_weight_gradient, use_in_evaluation, use_mxfp8_block_scaling, skip_first_and_last, fsdp_all_gather, pad_inner_dim, skip_names)
+    return accel_fp8_options_t(sizeof(accel_fp8_options_t), backend, scaling, format, amax_algorithm, amax_history_length, margin, interval, override_forward, override_input_gradient, override_weight_gradient, use_in_evaluation, use_mxfp8_block_scaling, skip_first_and_last, fsdp_all_gather, pad_inner_dim, skip_names, compress_activations, reserved)
 end
 
 """Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9), with start_step post-local SGD (Lin et al., 2018)."""

@@ -1017,6 +1017,7 @@ class accel_fp8_options_t:
     fsdp_all_gather: 1: FSDP gathers the weights in 8 bits. Not with DELAYED. Variable ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER. Default: whether the backend is AO
     pad_inner_dim: 1: features that are no multiple of 16 are filled up with zeros. Variable ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO
     skip_names: Regular expression of the whole names of modules that are left out. Default: none
+    compress_activations: 1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; 0: as it is. Default 1
     """
     backend: int
     scaling: int
@@ -1034,7 +1035,8 @@ class accel_fp8_options_t:
     fsdp_all_gather: int
     pad_inner_dim: int
     skip_names: str
-    def __init__(self, *, backend: int = ACCEL_FP8_BACKEND_AO, scaling: Optional[int] = None, format: int = ACCEL_FP8_FORMAT_HYBRID, amax_algorithm: int = ACCEL_FP8_AMAX_ALGORITHM_MOST_RECENT, amax_history_length: int = 1024, margin: int = 0, interval: int = 1, override_forward: int = 0, override_input_gradient: int = 0, override_weight_gradient: int = 0, use_in_evaluation: int = 0, use_mxfp8_block_scaling: int = 0, skip_first_and_last: Optional[int] = None, fsdp_all_gather: Optional[int] = None, pad_inner_dim: Optional[int] = None, skip_names: Optional[str] = None) -> None: ...
+    compress_activations: int
+    def __init__(self, *, backend: int = ACCEL_FP8_BACKEND_AO, scaling: Optional[int] = None, format: int = ACCEL_FP8_FORMAT_HYBRID, amax_algorithm: int = ACCEL_FP8_AMAX_ALGORITHM_MOST_RECENT, amax_history_length: int = 1024, margin: int = 0, interval: int = 1, override_forward: int = 0, override_input_gradient: int = 0, override_weight_gradient: int = 0, use_in_evaluation: int = 0, use_mxfp8_block_scaling: int = 0, skip_first_and_last: Optional[int] = None, fsdp_all_gather: Optional[int] = None, pad_inner_dim: Optional[int] = None, skip_names: Optional[str] = None, compress_activations: int = 1) -> None: ...
 
 class accel_local_sgd_options_t:
     """Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9), with start_step post-local SGD (Lin et al., 2018).

@@ -731,6 +731,8 @@ constexpr OptionField kFp8Options[] = {
     {"fsdp_all_gather", "1: FSDP gathers the weights in 8 bits. Not with DELAYED. Variable ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER. Default: whether the backend is AO", OptionKind::kFlag, 4, 72, 56, kNone, "ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER", nullptr, "whether the backend is AO", nullptr, 0, false},
     {"pad_inner_dim", "1: features that are no multiple of 16 are filled up with zeros. Variable ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO", OptionKind::kFlag, 4, 76, 64, kNone, "ACCELERATE_FP8_PAD_INNER_DIM", nullptr, "whether the backend is AO", nullptr, 0, false},
     {"skip_names", "Regular expression of the whole names of modules that are left out. Default: none", OptionKind::kText, 8, 80, 67, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"compress_activations", "1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; 0: as it is. Default 1", OptionKind::kFlag, 4, 88, 114, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"reserved", "", OptionKind::kReserved, 4, 92, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kLocalSgdOptions[] = {
@@ -978,7 +980,7 @@ const OptionTable prepare_model_options{"accel_prepare_model_options_t", 80, kPr
 const OptionTable estimate_memory_options{"accel_estimate_memory_options_t", 96, kEstimateMemoryOptions, std::size(kEstimateMemoryOptions)};
 const OptionTable dataloader_config{"accel_dataloader_config_t", 56, kDataloaderConfig, std::size(kDataloaderConfig)};
 const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::size(kPrepareItem)};
-const OptionTable fp8_options{"accel_fp8_options_t", 88, kFp8Options, std::size(kFp8Options)};
+const OptionTable fp8_options{"accel_fp8_options_t", 96, kFp8Options, std::size(kFp8Options)};
 const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOptions, std::size(kLocalSgdOptions)};
 const OptionTable capture_options{"accel_capture_options_t", 32, kCaptureOptions, std::size(kCaptureOptions)};
 const OptionTable parameters_options{"accel_parameters_options_t", 24, kParametersOptions, std::size(kParametersOptions)};

@@ -475,7 +475,7 @@ SAME(place_of_accel_prepare_item_t_scheduler, offsetof(accel_prepare_item_t, sch
 SAME(place_of_accel_prepare_item_t_device_placement, offsetof(accel_prepare_item_t, device_placement) == 40 && sizeof(((accel_prepare_item_t *)0)->device_placement) == 4);
 SAME(place_of_accel_prepare_item_t_reserved, offsetof(accel_prepare_item_t, reserved) == 44 && sizeof(((accel_prepare_item_t *)0)->reserved) == 4);
 SAME(place_of_accel_prepare_item_t_model_options, offsetof(accel_prepare_item_t, model_options) == 48 && sizeof(((accel_prepare_item_t *)0)->model_options) == 8);
-SAME(size_of_accel_fp8_options_t, sizeof(accel_fp8_options_t) == 88);
+SAME(size_of_accel_fp8_options_t, sizeof(accel_fp8_options_t) == 96);
 SAME(place_of_accel_fp8_options_t_struct_size, offsetof(accel_fp8_options_t, struct_size) == 0 && sizeof(((accel_fp8_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_fp8_options_t_backend, offsetof(accel_fp8_options_t, backend) == 8 && sizeof(((accel_fp8_options_t *)0)->backend) == 4);
 SAME(place_of_accel_fp8_options_t_scaling, offsetof(accel_fp8_options_t, scaling) == 12 && sizeof(((accel_fp8_options_t *)0)->scaling) == 4);
@@ -493,6 +493,8 @@ SAME(place_of_accel_fp8_options_t_skip_first_and_last, offsetof(accel_fp8_option
 SAME(place_of_accel_fp8_options_t_fsdp_all_gather, offsetof(accel_fp8_options_t, fsdp_all_gather) == 72 && sizeof(((accel_fp8_options_t *)0)->fsdp_all_gather) == 4);
 SAME(place_of_accel_fp8_options_t_pad_inner_dim, offsetof(accel_fp8_options_t, pad_inner_dim) == 76 && sizeof(((accel_fp8_options_t *)0)->pad_inner_dim) == 4);
 SAME(place_of_accel_fp8_options_t_skip_names, offsetof(accel_fp8_options_t, skip_names) == 80 && sizeof(((accel_fp8_options_t *)0)->skip_names) == 8);
+SAME(place_of_accel_fp8_options_t_compress_activations, offsetof(accel_fp8_options_t, compress_activations) == 88 && sizeof(((accel_fp8_options_t *)0)->compress_activations) == 4);
+SAME(place_of_accel_fp8_options_t_reserved, offsetof(accel_fp8_options_t, reserved) == 92 && sizeof(((accel_fp8_options_t *)0)->reserved) == 4);
 SAME(size_of_accel_local_sgd_options_t, sizeof(accel_local_sgd_options_t) == 48);
 SAME(place_of_accel_local_sgd_options_t_struct_size, offsetof(accel_local_sgd_options_t, struct_size) == 0 && sizeof(((accel_local_sgd_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_local_sgd_options_t_start_step, offsetof(accel_local_sgd_options_t, start_step) == 8 && sizeof(((accel_local_sgd_options_t *)0)->start_step) == 8);

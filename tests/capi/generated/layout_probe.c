@@ -493,6 +493,8 @@ int main(void) {
   printf("field fsdp_all_gather %zu\n", offsetof(accel_fp8_options_t, fsdp_all_gather));
   printf("field pad_inner_dim %zu\n", offsetof(accel_fp8_options_t, pad_inner_dim));
   printf("field skip_names %zu\n", offsetof(accel_fp8_options_t, skip_names));
+  printf("field compress_activations %zu\n", offsetof(accel_fp8_options_t, compress_activations));
+  printf("field reserved %zu\n", offsetof(accel_fp8_options_t, reserved));
   printf("struct accel_local_sgd_options_t %zu\n", sizeof(accel_local_sgd_options_t));
   printf("field struct_size %zu\n", offsetof(accel_local_sgd_options_t, struct_size));
   printf("field start_step %zu\n", offsetof(accel_local_sgd_options_t, start_step));

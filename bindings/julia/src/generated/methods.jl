@@ -3883,6 +3883,7 @@ Sets the recipe of mixed_precision FP8; before anything is prepared.
 - `fsdp_all_gather`: 1: FSDP gathers the weights in 8 bits. Not with DELAYED. Variable ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER. Default: whether the backend is AO
 - `pad_inner_dim`: 1: features that are no multiple of 16 are filled up with zeros. Variable ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO
 - `skip_names`: Regular expression of the whole names of modules that are left out. Default: none
+- `compress_activations`: 1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; 0: as it is. Default 1
 """
 fp8!(state::State; options...) =
     (with_options(given -> LibAccel.accel_set_fp8(state, given), LibAccel.accel_fp8_options_t; options...); state)

@@ -3346,6 +3346,10 @@ pub struct accel_fp8_options_t {
     pub pad_inner_dim: accel_flag_t,
     /// Regular expression of the whole names of modules that are left out. Default: none
     pub skip_names: *const c_char,
+    /// 1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; 0: as it is. Default 1
+    pub compress_activations: accel_flag_t,
+    /// 0
+    pub reserved: i32,
 }
 
 /// Every field of [`accel_fp8_options_t`] unset.
@@ -3367,6 +3371,8 @@ pub const ACCEL_FP8_OPTIONS_INIT: accel_fp8_options_t = accel_fp8_options_t {
     fsdp_all_gather: ACCEL_UNSET,
     pad_inner_dim: ACCEL_UNSET,
     skip_names: core::ptr::null(),
+    compress_activations: ACCEL_UNSET,
+    reserved: 0,
 };
 impl Default for accel_fp8_options_t {
     fn default() -> Self {

@@ -724,7 +724,7 @@ fn layout_of_accel_prepare_item() {
 
 #[test]
 fn layout_of_accel_fp8_options() {
-    assert_eq!(size_of::<accel_fp8_options_t>(), 88);
+    assert_eq!(size_of::<accel_fp8_options_t>(), 96);
     assert_eq!(align_of::<accel_fp8_options_t>(), 8);
     assert_eq!(offset_of!(accel_fp8_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_fp8_options_t, backend), 8);
@@ -743,6 +743,8 @@ fn layout_of_accel_fp8_options() {
     assert_eq!(offset_of!(accel_fp8_options_t, fsdp_all_gather), 72);
     assert_eq!(offset_of!(accel_fp8_options_t, pad_inner_dim), 76);
     assert_eq!(offset_of!(accel_fp8_options_t, skip_names), 80);
+    assert_eq!(offset_of!(accel_fp8_options_t, compress_activations), 88);
+    assert_eq!(offset_of!(accel_fp8_options_t, reserved), 92);
 }
 
 #[test]
