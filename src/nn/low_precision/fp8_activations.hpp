@@ -10,10 +10,6 @@
 #include "nn/low_precision/fp8_cast.hpp"
 #include "tensor/autograd/saved_tensor_hooks.hpp"
 
-namespace torch {
-class Library;
-}
-
 namespace accel::nn {
 
 // Bound to its thread, for one operator. What it saves that has as many dimensions as its input is saved in 8 bits;
@@ -25,9 +21,5 @@ class Fp8Activations {
  private:
   std::optional<tensor::SavedTensorHooks> hooks_;
 };
-
-// Kernels of these operators of LibTorch, which open such a scope where the recipe of the thread's fp8 layers says so
-// and autocast is on.
-void route_activations(torch::Library& operators);
 
 }  // namespace accel::nn

@@ -10,7 +10,7 @@
 #include <memory>
 #include <mutex>
 
-#include "nn/low_precision/fp8_activations.hpp"
+#include "nn/layers/operator_routes.hpp"
 #include "nn/low_precision/fp8_products.hpp"
 
 namespace accel::nn {

@@ -15,9 +15,9 @@ class Fp8Scales {
   // The groups are the model's.
   explicit Fp8Scales(const std::vector<std::unique_ptr<ParameterGroup>>& groups) : groups_(groups) {}
 
-  // Collective, when weights may have changed and before they are gathered. Also turns gathers in 8 bits off or on
-  // again for a model in evaluation.
-  void update(const nn::Module& model);
+  // Before weights are gathered. Collective, unless they `are_same` as at the last time, on which all ranks agree. Also
+  // turns gathers in 8 bits off or on again for a model in evaluation.
+  void update(const nn::Module& model, bool are_same);
 
  private:
   const std::vector<std::unique_ptr<ParameterGroup>>& groups_;
