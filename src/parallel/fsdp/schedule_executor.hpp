@@ -84,7 +84,6 @@ class ScheduleExecutor {
   bool repeats_ = false;  // in repeat()
   GatherAnnouncements announcements_;
   Fp8Scales fp8_scales_;
-  bool in_window_ = false;  // a forward was recorded whose gradients wait for those of the next: no update is between
   struct {
     std::vector<Event> latest;  // since the latest forward that was recorded began
     std::vector<Event> former;  // of a forward and its backwards, complete

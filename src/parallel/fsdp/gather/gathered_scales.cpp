@@ -21,7 +21,7 @@ bool is_in_training(const nn::Module& model) { return model.is_training() && has
 
 }  // namespace
 
-void Fp8Scales::update(const nn::Module& model, bool are_same) {
+void Fp8Scales::update(const nn::Module& model) {
   const at::NoGradGuard no_grad;
   struct Exchange {
     CommunicatorPtr ranks;
@@ -32,7 +32,7 @@ void Fp8Scales::update(const nn::Module& model, bool are_same) {
   std::vector<Exchange> exchanges;  // experts are shared out among other ranks
   for (const auto& group : groups_) {
     group->gather().set_training(is_training);
-    if (are_same) continue;
+    if (are_kept_) continue;
     for (Fp8Weight* const weight : group->gather().fp8_weights()) {
       if (!weight->has_one_scale()) continue;
       auto own = std::find_if(exchanges.begin(), exchanges.end(),
