@@ -46,6 +46,7 @@
 #include "parallel/tensor/saved_activations.hpp"
 #include "parallel/tensor/split_model.hpp"
 #include "parallel/tensor/split_parameters.hpp"
+#include "precision/fp8_recipe.hpp"
 
 namespace accel::parallel {
 namespace {
@@ -415,6 +416,12 @@ int64_t activations_of(const nn::ModulePtr& model, const EstimateMemorySettings&
   if (!parameters.empty())
     sizes.product_bytes = sizes.residual_bytes = static_cast<int64_t>(parameters.front().element_size());
   if (settings.mixed_precision != Precision::kNo) sizes.product_bytes = 2;
+  sizes.function_bytes = sizes.input_bytes = sizes.product_bytes;
+  if (const auto recipe = precision::fp8_recipe_without_call(settings.mixed_precision)) {
+    sizes.input_bytes = 1;
+    sizes.has_own_copies = true;
+    if (recipe->compress_activations) sizes.function_bytes = sizes.residual_bytes = 1;
+  }
   sizes.tensor_ranks = settings.tensor_parallel_size;
   sizes.splits_sequences = splitting.sequence_parallel;
   sizes.regathers_inputs = splitting.regather_inputs;

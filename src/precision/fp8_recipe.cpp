@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "config/generated/choices/precision.hpp"
 #include "config/precedence.hpp"
 
 namespace accel::precision {
@@ -70,6 +71,13 @@ Fp8Recipe make_fp8_recipe(const Fp8Settings& settings) {
   require(!recipe.fsdp_all_gather || !is_delayed, Status::kInvalidArgument,
           "fsdp_all_gather is 1 and scaling is DELAYED; expected CURRENT, ROWWISE or BLOCKWISE");
   return recipe;
+}
+
+std::optional<Fp8Recipe> fp8_recipe_without_call(Precision precision) {
+  if (precision != Precision::kFp8) return std::nullopt;
+  Fp8Settings settings;
+  resolve_settings(settings);
+  return make_fp8_recipe(settings);
 }
 
 }  // namespace accel::precision

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "accel.h"
+#include "accelerator/description.hpp"
 #include "accelerator/forward_precision.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/steps/micro_batch.hpp"
@@ -223,6 +224,20 @@ TEST(Fp8Training, KeepsLessForTheBackward) {
   EXPECT_GT(static_cast<double>(kept_bytes(Precision::kFp8, false)) / plain, 0.8);
   const auto with_dropout = static_cast<double>(kept_bytes(Precision::kBf16, false, 0.1));
   EXPECT_LE(static_cast<double>(kept_bytes(Precision::kFp8, true, 0.1)) / with_dropout, 0.6);
+}
+
+TEST(Fp8Training, IsDescribed) {
+  run_accelerators(1, with_precision(Precision::kFp8), [](const AcceleratorPtr& accelerator) {
+    Fp8Settings settings = with_scaling(Fp8Scaling::kRowwise);
+    settings.use_in_evaluation = true;
+    accelerator->precision().set_fp8(settings);
+    accelerator->preparation().prepare_model(small_gpt());
+    const std::string text = describe(*accelerator);
+    EXPECT_NE(text.find("11 of 13 linear layers in fp8 with scaling ROWWISE and format HYBRID, also in evaluation, "
+                        "activations kept in 8 bits, outputs in float32"),
+              std::string::npos)
+        << text;
+  });
 }
 
 TEST(Fp8Training, EvaluationIsInBfloat16UnlessAsked) {

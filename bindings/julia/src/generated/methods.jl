@@ -3842,7 +3842,8 @@ run in the order in which they were added. Without preparing, temporary memory o
 what an allocator keeps. Activations of split layers are those of Korthikanti et al. (2022): of a block of GPT-2 in
 float32 (16 + 48 / tensor_parallel_size) x rows x positions x width bytes, and 64 / tensor_parallel_size with
 sequence_parallel. Attention is taken to keep no scores, and the model to be prepared with recomputation where FSDP's
-activation_checkpointing says so. Nothing is allocated: parameters may be on the device meta.
+activation_checkpointing says so. Under FP8 the recipe is that of the variables ACCELERATE_FP8_*, or the default one;
+sharded weights are counted as under BF16. Nothing is allocated: parameters may be on the device meta.
 
 - `num_processes`: Ranks that train the model together. In [1, 2147483647]. Default 1
 - `data_parallel_shard_size`: The number of these ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1, 2147483647]. Default: num_processes
