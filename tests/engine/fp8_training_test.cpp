@@ -231,7 +231,7 @@ TEST(Fp8Training, IsDescribed) {
     Fp8Settings settings = with_scaling(Fp8Scaling::kRowwise);
     settings.use_in_evaluation = true;
     accelerator->precision().set_fp8(settings);
-    accelerator->preparation().prepare_model(small_gpt());
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(small_gpt());
     const std::string text = describe(*accelerator);
     EXPECT_NE(text.find("11 of 13 linear layers in fp8 with scaling ROWWISE and format HYBRID, also in evaluation, "
                         "activations kept in 8 bits, outputs in float32"),
