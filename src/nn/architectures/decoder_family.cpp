@@ -201,6 +201,7 @@ constexpr DecoderFamily gpt_neox() {
   family.rotary.share_key = "rotary_pct";
   family.dropouts.embedding = family.dropouts.attention = family.dropouts.mlp = "hidden_dropout";
   family.names.base = "gpt_neox";
+  family.names.hub_head = "embed_out";
   family.names.embedding = "embed_in";
   family.names.final_norm = "final_layer_norm";
   family.names.layer_kind = "Layer";

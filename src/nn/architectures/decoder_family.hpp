@@ -25,6 +25,7 @@ struct DecoderNames {
   const char *base = "model", *embedding = "embed_tokens", *final_norm = "norm";
   const char* layer_kind = "DecoderLayer";  // behind the prefix
   const char *attention = "self_attn", *output = "o_proj", *query_norm = "q_norm", *key_norm = "k_norm";
+  const char* hub_head = "lm_head";  // the head in files
   const char *up = "up_proj", *down = "down_proj", *activation = "act_fn";
 };
 

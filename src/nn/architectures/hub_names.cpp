@@ -35,6 +35,9 @@ at::Tensor HubPart::of(const at::Tensor& whole) const {
 
 HubNames::HubNames(const Module& model) {
   for (const auto& [path, module] : named_modules(model)) {
+    if (const auto* const renamed = dynamic_cast<const RenamedChildren*>(module))
+      for (const auto& [child, hub_name] : renamed->hub_children())
+        paths_.emplace_back(join_path(path, child) + ".", join_path(path, hub_name) + ".");
     const auto* const mixture = dynamic_cast<const MixtureOfExperts*>(module);
     if (mixture == nullptr || mixture->files().path.empty()) continue;
     const std::string name = path.substr(path.rfind('.') + 1);
@@ -45,6 +48,8 @@ HubNames::HubNames(const Module& model) {
 }
 
 std::vector<HubPart> HubNames::parts_of(const std::string& name, at::IntArrayRef sizes) const {
+  for (const auto& [path, hub_path] : paths_)
+    if (name.compare(0, path.size(), path) == 0) return {{hub_path + name.substr(path.size())}};
   for (const auto& [mixture, files] : mixtures_) {
     std::string_view before, behind;
     if (!split_path(name, mixture, before, behind)) continue;

@@ -24,7 +24,15 @@ struct HubPart {
   at::Tensor of(const at::Tensor& whole) const;
 };
 
-// The names of mixtures of experts, as their settings give them.
+// A module some of whose children have other names in files.
+class RenamedChildren {
+ public:
+  virtual ~RenamedChildren() = default;
+  // Pairs of a child's name and that in files.
+  virtual std::vector<std::pair<std::string, std::string>> hub_children() const = 0;
+};
+
+// The names of such children, and of mixtures of experts, as their settings give them.
 class HubNames {
  public:
   explicit HubNames(const Module& model);
@@ -37,6 +45,7 @@ class HubNames {
 
  private:
   std::vector<std::pair<std::string, ExpertFiles>> mixtures_;  // by the last part of their path
+  std::vector<std::pair<std::string, std::string>> paths_;     // of modules, and in files
 };
 
 // The parameter whose parts these are, in their order, in memory of its own. Throws SHAPE_MISMATCH if they do not fit

@@ -20,6 +20,7 @@
 #include "nn/architectures/decoder_config.hpp"
 #include "nn/architectures/decoder_layer.hpp"
 #include "nn/architectures/decoder_stream.hpp"
+#include "nn/architectures/hub_names.hpp"
 #include "nn/architectures/model_config.hpp"
 #include "nn/architectures/rotary_embedding.hpp"
 #include "nn/architectures/router_loss.hpp"
@@ -185,10 +186,13 @@ class DecoderModel final : public Module {
   std::vector<ModulePtr> layers_;
 };
 
-class DecoderForCausalLm final : public Module {
+class DecoderForCausalLm final : public Module, public RenamedChildren {
  public:
   explicit DecoderForCausalLm(const DecoderConfig& config)
-      : Module(config.prefix + "ForCausalLM"), base_(config.names.base), logit_cap_(config.logit_cap) {
+      : Module(config.prefix + "ForCausalLM"),
+        base_(config.names.base),
+        hub_head_(config.names.hub_head),
+        logit_cap_(config.logit_cap) {
     add_child(base_, model_ = std::make_shared<DecoderModel>(config));
     at::Tensor weight = config.ties_embeddings ? nn::find_tensor(*model_, text(config.names.embedding, ".weight"))
                                                : normal_weight(config.vocab_size, config.hidden_size,
@@ -199,6 +203,11 @@ class DecoderForCausalLm final : public Module {
                   config.biases.head ? constant_parameter(0, {config.vocab_size}, config.dtype) : at::Tensor()));
   }
   std::vector<std::string> input_names() const override { return model_->input_names(); }
+
+  std::vector<std::pair<std::string, std::string>> hub_children() const override {
+    if (hub_head_ == "lm_head") return {};
+    return {{"lm_head", hub_head_}};
+  }
 
   ModuleChain chain() override {
     return chain_with_head(model_->chain(), base_, "lm_head",
@@ -220,7 +229,7 @@ class DecoderForCausalLm final : public Module {
     return logit_cap_ == 0 ? scores : (scores / logit_cap_).tanh() * logit_cap_;
   }
 
-  std::string base_;
+  std::string base_, hub_head_;
   double logit_cap_;
   ModulePtr model_, lm_head_;
 };
