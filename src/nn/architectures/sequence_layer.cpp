@@ -129,7 +129,7 @@ class SequenceAttention final : public Module, public AttentionHeads {
 class SequenceLayer final : public Module {
  public:
   SequenceLayer(const SequenceConfig& config, const SequenceLayerNames& names, bool is_decoder, bool has_positions)
-      : Module(config.prefix + (is_decoder ? "DecoderLayer" : "EncoderLayer")) {
+      : Module(names.kind) {
     const auto attention = [&](Source source, bool positions) {
       return std::make_shared<SequenceAttention>(config, names, source, positions);
     };
@@ -143,6 +143,7 @@ class SequenceLayer final : public Module {
     const auto widening = [&] {
       return sequence_linear(config.model_size, config.inner_size, config.has_bias, config);
     };
+    if (!names.network.empty()) add_at(*this, names.network, std::make_shared<Module>(names.network_kind));
     if (config.is_gated) add_at(*this, names.gate, gate_ = widening());
     add_at(*this, names.up, up_ = widening());
     add_at(*this, names.down, down_ = sequence_linear(config.inner_size, config.model_size, config.has_bias, config));

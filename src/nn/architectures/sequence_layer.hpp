@@ -14,9 +14,10 @@ namespace accel::nn {
 
 // Paths below a layer; the projections below an attention.
 struct SequenceLayerNames {
+  const char *kind, *network_kind;  // of the layer, and of the module at `network`, where the network has one
   const char *query, *key, *value, *output;
   bool has_key_first;  // the order of the state dict: key, value, query
-  std::string self_attention, self_norm, cross_attention, cross_norm, gate, up, down, network_norm;
+  std::string self_attention, self_norm, cross_attention, cross_norm, network, gate, up, down, network_norm;
 };
 
 struct SequenceConfig {

@@ -69,7 +69,9 @@ T5Config read_t5_config(const Json& json) {
 
 SequenceLayerNames t5_names(bool is_decoder, bool is_gated) {
   const std::string network = is_decoder ? "layer.2." : "layer.1.", dense = network + "DenseReluDense.";
-  return {"q",
+  return {"T5Block",
+          is_gated ? "T5DenseGatedActDense" : "T5DenseActDense",
+          "q",
           "k",
           "v",
           "o",
@@ -78,6 +80,7 @@ SequenceLayerNames t5_names(bool is_decoder, bool is_gated) {
           "layer.0.layer_norm",
           "layer.1.EncDecAttention",
           "layer.1.layer_norm",
+          network + "DenseReluDense",
           dense + "wi_0",
           dense + (is_gated ? "wi_1" : "wi"),
           dense + "wo",

@@ -59,8 +59,10 @@ SequenceConfig read_whisper_side(const Json& json, bool is_decoder) {
   return config;
 }
 
-SequenceLayerNames whisper_names() {
-  return {"q_proj",
+SequenceLayerNames whisper_names(bool is_decoder) {
+  return {is_decoder ? "WhisperDecoderLayer" : "WhisperEncoderLayer",
+          "",
+          "q_proj",
           "k_proj",
           "v_proj",
           "out_proj",
@@ -69,6 +71,7 @@ SequenceLayerNames whisper_names() {
           "self_attn_layer_norm",
           "encoder_attn",
           "encoder_attn_layer_norm",
+          "",
           "",
           "fc1",
           "fc2",
@@ -102,7 +105,7 @@ class WhisperEncoder final : public SequenceStack {
     table_ = std::make_shared<Embedding>(table);
     find_tensor(*table_, "weight").set_requires_grad(false);
     add_child("embed_positions", table_);
-    add_layers("layers", "layer_norm", size_member(json, "encoder_layers", 4), config, whisper_names());
+    add_layers("layers", "layer_norm", size_member(json, "encoder_layers", 4), config, whisper_names(false));
     add_child("gelu", gelu_ = std::make_shared<Activation>("gelu"));
   }
   std::vector<std::string> input_names() const override { return {"input_features", "attention_mask"}; }
@@ -131,7 +134,7 @@ class WhisperDecoder final : public SequenceStack {
     add_child("embed_tokens", tokens_ = tokens);
     add_child("embed_positions", positions_ = std::make_shared<Embedding>(
                                      normal_weight(limit_, config.model_size, config.deviation, config.dtype)));
-    add_layers("layers", "layer_norm", size_member(json, "decoder_layers", 4), config, whisper_names());
+    add_layers("layers", "layer_norm", size_member(json, "decoder_layers", 4), config, whisper_names(true));
   }
 
  protected:
