@@ -1396,7 +1396,7 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
     detail::check(accel_module_tie(get(), path.c_str(), source_path.c_str()));
   }
 
-  // Lets a decoder add tokens to sequences, one after the other, without gradients.
+  // Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients.
   Value generate(const Tensor& input_ids, const Tensor& attention_mask, const GenerateOptions& options,
                  GeneratedFn on_tokens = nullptr) {
     Value out;

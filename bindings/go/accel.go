@@ -5049,6 +5049,16 @@ type GenerateOptions struct {
 
 	// A list of INT: tokens that end a sequence. Default: none
 	StopTokens any
+
+	// A list of INT: what the decoder of an encoder-decoder begins with, such as [decoder_start_token_id]; Whisper
+	// also has its language and task there. Default: none, for decoders
+	DecoderTokens any
+
+	// A list of INT: tokens that are never chosen. Default: none
+	SuppressTokens any
+
+	// A list of INT: tokens that are not chosen first. Default: none
+	BeginSuppressTokens any
 }
 
 func (options *GenerateOptions) c(given *arguments) *C.accel_generate_options_t {
@@ -5085,6 +5095,9 @@ func (options *GenerateOptions) c(given *arguments) *C.accel_generate_options_t 
 		made.pad_token = C.int64_t(*options.PadToken)
 	}
 	made.stop_tokens = given.optional(options.StopTokens)
+	made.decoder_tokens = given.optional(options.DecoderTokens)
+	made.suppress_tokens = given.optional(options.SuppressTokens)
+	made.begin_suppress_tokens = given.optional(options.BeginSuppressTokens)
 	return made
 }
 
@@ -13273,13 +13286,18 @@ func (module *Module) Tie(path string, sourcePath string) error {
 	return status(code, failure)
 }
 
-// Generate is accel_module_generate. Lets a decoder add tokens to sequences, one after the other, without gradients.
-// Its keys and values of earlier tokens are kept between the steps.
+// Generate is accel_module_generate. Lets a decoder or an encoder-decoder add tokens to sequences, one after the
+// other, without gradients. Its keys and values of earlier tokens are kept between the steps. An encoder-decoder
+// reads the input once, and its decoder adds tokens to options.decoder_tokens.
 //
 //   - module: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives
-//     [logits, past_key_values]; in evaluation (accel_module_train()).
-//   - inputIds: int64 [batch, length].
-//   - attentionMask: [batch, length], 1: a token, 0: padding, on the left. NULL: no padding.
+//     [logits, past_key_values]; in evaluation (accel_module_train()). An encoder-decoder has the inputs (input_ids
+//     or input_features, attention_mask, decoder_input_ids, decoder_attention_mask, past_key_values), and gets the
+//     first with an empty list as past_key_values; in later calls the list has the keys and values of the encoder's
+//     states, too.
+//   - inputIds: int64 [batch, length]; for an encoder-decoder that reads features, these.
+//   - attentionMask: [batch, length], 1: a token, 0: padding, on the left; for an encoder-decoder anywhere. NULL: no
+//     padding.
 //   - options: NULL: defaults.
 //   - onTokens: NULL: none.
 //

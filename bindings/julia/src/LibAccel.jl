@@ -630,6 +630,9 @@ struct accel_generate_options_t
     seed::Int64
     pad_token::Int64
     stop_tokens::Ptr{accel_value_t}
+    decoder_tokens::Ptr{accel_value_t}
+    suppress_tokens::Ptr{accel_value_t}
+    begin_suppress_tokens::Ptr{accel_value_t}
 end
 
 """Every field is unset that is not given."""
@@ -645,8 +648,11 @@ function accel_generate_options_t(;
     seed = ACCEL_UNSET_INT64,
     pad_token = ACCEL_UNSET_INT64,
     stop_tokens = C_NULL,
+    decoder_tokens = C_NULL,
+    suppress_tokens = C_NULL,
+    begin_suppress_tokens = C_NULL,
 )
-    return accel_generate_options_t(sizeof(accel_generate_options_t), max_new_tokens, sample, reserved, temperature, top_k, top_p, min_p, repetition_penalty, seed, pad_token, stop_tokens)
+    return accel_generate_options_t(sizeof(accel_generate_options_t), max_new_tokens, sample, reserved, temperature, top_k, top_p, min_p, repetition_penalty, seed, pad_token, stop_tokens, decoder_tokens, suppress_tokens, begin_suppress_tokens)
 end
 
 """Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim."""
@@ -6547,16 +6553,16 @@ accel_module_tie(var"module", path, source_path) =
 """
     accel_module_generate(module, input_ids, attention_mask, options, on_tokens, user_data, destroy, out)
 
-Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens are kept between the steps.
+Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens are kept between the steps. An encoder-decoder reads the input once, and its decoder adds tokens to options.decoder_tokens.
 
-- `module`: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives [logits, past_key_values]; in evaluation (accel_module_train()).
-- `input_ids`: int64 [batch, length].
-- `attention_mask`: `nothing`/`C_NULL` is allowed. [batch, length], 1: a token, 0: padding, on the left. NULL: no padding.
+- `module`: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives [logits, past_key_values]; in evaluation (accel_module_train()). An encoder-decoder has the inputs (input_ids or input_features, attention_mask, decoder_input_ids, decoder_attention_mask, past_key_values), and gets the first with an empty list as past_key_values; in later calls the list has the keys and values of the encoder's states, too.
+- `input_ids`: int64 [batch, length]; for an encoder-decoder that reads features, these.
+- `attention_mask`: `nothing`/`C_NULL` is allowed. [batch, length], 1: a token, 0: padding, on the left; for an encoder-decoder anywhere. NULL: no padding.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `on_tokens`: `nothing`/`C_NULL` is allowed. NULL: none.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
-- `out`: A map: \"tokens\" int64 [batch, length + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
+- `out`: A map: \"tokens\" int64 [batch, length + new], of an encoder-decoder [batch, decoder_tokens + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED for a module without past_key_values; INVALID_STATE in training.
 

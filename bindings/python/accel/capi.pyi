@@ -213,6 +213,9 @@ class accel_generate_options_t:
     seed: The seed of the draws. In [0, inf). Default: the default generator of the device goes on
     pad_token: Stands behind the end of a sequence. In [0, inf). Default 0
     stop_tokens: A list of INT: tokens that end a sequence. Default: none
+    decoder_tokens: A list of INT: what the decoder of an encoder-decoder begins with, such as [decoder_start_token_id]; Whisper also has its language and task there. Default: none, for decoders
+    suppress_tokens: A list of INT: tokens that are never chosen. Default: none
+    begin_suppress_tokens: A list of INT: tokens that are not chosen first. Default: none
     """
     max_new_tokens: int
     sample: int
@@ -224,7 +227,10 @@ class accel_generate_options_t:
     seed: int
     pad_token: int
     stop_tokens: Any
-    def __init__(self, *, max_new_tokens: int = 20, sample: int = 0, temperature: float = 1, top_k: int = 0, top_p: float = 1, min_p: float = 0, repetition_penalty: float = 1, seed: Optional[int] = None, pad_token: int = 0, stop_tokens: Optional[Any] = None) -> None: ...
+    decoder_tokens: Any
+    suppress_tokens: Any
+    begin_suppress_tokens: Any
+    def __init__(self, *, max_new_tokens: int = 20, sample: int = 0, temperature: float = 1, top_k: int = 0, top_p: float = 1, min_p: float = 0, repetition_penalty: float = 1, seed: Optional[int] = None, pad_token: int = 0, stop_tokens: Optional[Any] = None, decoder_tokens: Optional[Any] = None, suppress_tokens: Optional[Any] = None, begin_suppress_tokens: Optional[Any] = None) -> None: ...
 
 class accel_adam_options_t:
     """Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.

@@ -18,15 +18,14 @@
 namespace accel::capi {
 namespace {
 
-std::vector<int64_t> read_stop_tokens(const accel_value_t* value) {
+std::vector<int64_t> read_tokens(const accel_value_t* value, const char* name) {
   std::vector<int64_t> tokens;
   if (value == nullptr) return tokens;
-  const c10::IValue list = to_ivalue(*value, "options.stop_tokens");
-  require(tree::is_sequence(list), Status::kTypeMismatch, "options.stop_tokens is a ", tree::kind_name(list),
+  const c10::IValue list = to_ivalue(*value, name);
+  require(tree::is_sequence(list), Status::kTypeMismatch, name, " is a ", tree::kind_name(list),
           "; expected a list of INT");
   for (const c10::IValue& token : tree::sequence_items(list)) {
-    require(token.isInt(), Status::kTypeMismatch, "options.stop_tokens has a ", tree::kind_name(token),
-            "; expected INT");
+    require(token.isInt(), Status::kTypeMismatch, name, " has a ", tree::kind_name(token), "; expected INT");
     tokens.push_back(token.toInt());
   }
   return tokens;
@@ -36,7 +35,11 @@ nn::GenerationSettings read_generation(const accel_generate_options_t* options) 
   const GenerateSettings given = read_settings(options, "options");
   nn::GenerationSettings settings;
   settings.max_new_tokens = given.max_new_tokens;
-  settings.stop_tokens = read_stop_tokens(given_options(options, "options").stop_tokens);
+  const accel_generate_options_t& lists = given_options(options, "options");
+  settings.stop_tokens = read_tokens(lists.stop_tokens, "options.stop_tokens");
+  settings.decoder_tokens = read_tokens(lists.decoder_tokens, "options.decoder_tokens");
+  settings.suppress_tokens = read_tokens(lists.suppress_tokens, "options.suppress_tokens");
+  settings.begin_suppress_tokens = read_tokens(lists.begin_suppress_tokens, "options.begin_suppress_tokens");
   settings.pad_token = given.pad_token;
   settings.choice = {given.sample, given.temperature, given.top_k, given.top_p, given.min_p, given.repetition_penalty};
   if (given.seed.value) settings.seed = static_cast<uint64_t>(*given.seed);

@@ -307,6 +307,9 @@ constexpr OptionField kGenerateOptions[] = {
     {"seed", "The seed of the draws. In [0, inf). Default: the default generator of the device goes on", OptionKind::kInteger, 8, 64, 22, {0, kInfinity, false, true}, nullptr, nullptr, "the default generator of the device goes on", nullptr, 0, false},
     {"pad_token", "Stands behind the end of a sequence. In [0, inf). Default 0", OptionKind::kInteger, 8, 72, 36, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"stop_tokens", "A list of INT: tokens that end a sequence. Default: none", OptionKind::kObject, 8, 80, 42, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"decoder_tokens", "A list of INT: what the decoder of an encoder-decoder begins with, such as [decoder_start_token_id]; Whisper also has its language and task there. Default: none, for decoders", OptionKind::kObject, 8, 88, 146, kNone, nullptr, nullptr, "none, for decoders", nullptr, 0, false},
+    {"suppress_tokens", "A list of INT: tokens that are never chosen. Default: none", OptionKind::kObject, 8, 96, 44, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"begin_suppress_tokens", "A list of INT: tokens that are not chosen first. Default: none", OptionKind::kObject, 8, 104, 48, kNone, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
 constexpr OptionField kAdamOptions[] = {
@@ -943,7 +946,7 @@ const OptionTable torchscript_options{"accel_torchscript_options_t", 24, kTorchs
 const OptionTable package_options{"accel_package_options_t", 32, kPackageOptions, std::size(kPackageOptions)};
 const OptionTable sentence_embedding_options{"accel_sentence_embedding_options_t", 16, kSentenceEmbeddingOptions, std::size(kSentenceEmbeddingOptions)};
 const OptionTable activation_checkpointing_options{"accel_activation_checkpointing_options_t", 48, kActivationCheckpointingOptions, std::size(kActivationCheckpointingOptions)};
-const OptionTable generate_options{"accel_generate_options_t", 88, kGenerateOptions, std::size(kGenerateOptions)};
+const OptionTable generate_options{"accel_generate_options_t", 112, kGenerateOptions, std::size(kGenerateOptions)};
 const OptionTable adam_options{"accel_adam_options_t", 56, kAdamOptions, std::size(kAdamOptions)};
 const OptionTable sgd_options{"accel_sgd_options_t", 48, kSgdOptions, std::size(kSgdOptions)};
 const OptionTable adagrad_options{"accel_adagrad_options_t", 56, kAdagradOptions, std::size(kAdagradOptions)};

@@ -14,10 +14,12 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
 #include "base/error.hpp"
+#include "nn/generation/decoded_sequences.hpp"
 #include "tensor/device/generator.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
@@ -30,19 +32,25 @@ bool takes(const Module& module, const char* input) {
   return std::find(names.begin(), names.end(), input) != names.end();
 }
 
+void check_settings(const Module& module, const GenerationSettings& settings) {
+  require(!module.is_training(), Status::kInvalidState,
+          "the model is in training, where dropout changes what it gives; expected accel_module_train(module, 0)");
+  require(settings.max_new_tokens >= 1, Status::kInvalidArgument, "max_new_tokens is ", settings.max_new_tokens,
+          "; expected 1 or more");
+  check_token_choice(settings.choice);
+}
+
 void check_inputs(const Module& module, const at::Tensor& tokens, const at::Tensor& mask,
                   const GenerationSettings& settings) {
   require(takes(module, "past_key_values"), Status::kUnsupported, "a module of kind '", module.kind(),
           "' takes no past_key_values; expected a decoder, as accel_module_from_config() makes them");
-  require(!module.is_training(), Status::kInvalidState,
-          "the model is in training, where dropout changes what it gives; expected accel_module_train(module, 0)");
+  check_settings(module, settings);
+  require(settings.decoder_tokens.empty(), Status::kInvalidArgument, "decoder_tokens are given, and a module of kind '",
+          module.kind(), "' has no encoder; expected none");
   require(tokens.dim() == 2 && tokens.size(0) > 0 && tokens.size(1) > 0, Status::kShapeMismatch,
           "input_ids has the shape ", tokens.sizes(), "; expected [batch, length] with a token at least");
   require(tokens.scalar_type() == at::kLong, Status::kTypeMismatch, "input_ids is ",
           tensor::dtype_name(tokens.scalar_type()), "; expected int64");
-  require(settings.max_new_tokens >= 1, Status::kInvalidArgument, "max_new_tokens is ", settings.max_new_tokens,
-          "; expected 1 or more");
-  check_token_choice(settings.choice);
   if (!mask.defined()) return;
   require(takes(module, "attention_mask"), Status::kUnsupported, "a module of kind '", module.kind(),
           "' takes no attention_mask; expected sequences of one length, and no mask");
@@ -90,22 +98,32 @@ class Sequences {
   c10::IValue past_ = tree::new_list();
 };
 
-}  // namespace
+// Never chosen: `always`, and by the first choice `first`, too.
+at::Tensor without_suppressed(const at::Tensor& scores, const GenerationSettings& settings, bool is_first) {
+  std::vector<int64_t> suppressed = settings.suppress_tokens;
+  if (is_first)
+    suppressed.insert(suppressed.end(), settings.begin_suppress_tokens.begin(), settings.begin_suppress_tokens.end());
+  if (suppressed.empty()) return scores;
+  for (const int64_t token : suppressed)
+    require(token >= 0 && token < scores.size(1), Status::kInvalidArgument, "a suppressed token is ", token,
+            "; expected one from 0 to ", scores.size(1) - 1);
+  const at::Tensor places = at::tensor(suppressed, scores.options().dtype(at::kLong));
+  return scores.index_fill(1, places, -std::numeric_limits<double>::infinity());
+}
 
-Generated generate(Module& module, const at::Tensor& tokens, const at::Tensor& mask, const GenerationSettings& settings,
-                   const OnTokens& on_tokens) {
-  const at::NoGradGuard no_grad;
-  check_inputs(module, tokens, mask, settings);
+// `Kind` is Sequences or DecodedSequences.
+template <typename Kind>
+Generated add_tokens(Kind& sequences, const GenerationSettings& settings, const OnTokens& on_tokens) {
+  const at::Tensor tokens = sequences.tokens();
   std::optional<at::Generator> generator;
   if (settings.seed) generator = tensor::new_generator(*settings.seed, tokens.device());
   const at::Tensor stops =
       settings.stop_tokens.empty() ? at::Tensor() : at::tensor(settings.stop_tokens, tokens.options());
   at::Tensor has_ended = at::zeros({tokens.size(0)}, tokens.options().dtype(at::kBool));
-  Sequences sequences(module, tokens, mask);
   std::vector<at::Tensor> log_probabilities;
   for (int64_t step = 0; step < settings.max_new_tokens; step++) {
-    ChosenTokens chosen =
-        choose_tokens(sequences.scores(), sequences.tokens(), sequences.mask(), settings.choice, generator);
+    ChosenTokens chosen = choose_tokens(without_suppressed(sequences.scores(), settings, step == 0), sequences.tokens(),
+                                        sequences.mask(), settings.choice, generator);
     if (stops.defined()) {
       chosen.tokens = at::where(has_ended, settings.pad_token, chosen.tokens);
       chosen.log_probabilities = chosen.log_probabilities.masked_fill(has_ended, 0);
@@ -117,6 +135,21 @@ Generated generate(Module& module, const at::Tensor& tokens, const at::Tensor& m
     if (stops.defined() && has_ended.all().item<bool>()) break;
   }
   return {sequences.tokens(), at::stack(log_probabilities, 1)};
+}
+
+}  // namespace
+
+Generated generate(Module& module, const at::Tensor& tokens, const at::Tensor& mask, const GenerationSettings& settings,
+                   const OnTokens& on_tokens) {
+  const at::NoGradGuard no_grad;
+  if (is_encoder_decoder(module)) {
+    check_settings(module, settings);
+    DecodedSequences sequences(module, tokens, mask, settings.decoder_tokens);
+    return add_tokens(sequences, settings, on_tokens);
+  }
+  check_inputs(module, tokens, mask, settings);
+  Sequences sequences(module, tokens, mask);
+  return add_tokens(sequences, settings, on_tokens);
 }
 
 }  // namespace accel::nn

@@ -35,6 +35,7 @@ class AttentionHeads {
   int64_t head_size() const { return head_size_; }
   // Its heads are split, and this is the rank's number among those that share them: ranks drop weights of their own.
   void set_split_rank(int64_t rank) { split_rank_ = rank; }
+  int64_t split_rank() const { return split_rank_.value_or(0); }
 
  protected:
   AttentionHeads(int64_t heads, int64_t key_heads, int64_t head_size)

@@ -154,6 +154,12 @@ constexpr KindPlan kKindPlans[] = {
      "transformer.layer.*.attention.v_lin colwise; transformer.layer.*.attention.out_lin rowwise; "
      "transformer.layer.*.ffn.lin1 colwise; transformer.layer.*.ffn.lin2 rowwise",
      nullptr},
+    {"T5Attention", "q colwise; k colwise; v colwise; o rowwise", nullptr},
+    {"T5DenseActDense", "wi colwise; wo rowwise", nullptr},
+    {"T5DenseGatedActDense", "wi_0 colwise; wi_1 colwise; wo rowwise", nullptr},
+    {"T5Stack", "block.0.layer.0.SelfAttention.relative_attention_bias replicated_with_grad_allreduce", nullptr},
+    {"WhisperAttention", "q_proj colwise; k_proj colwise; v_proj colwise; out_proj rowwise", nullptr},
+    {"WhisperEncoderLayer,WhisperDecoderLayer", "fc1 colwise; fc2 rowwise", nullptr},
 };
 
 }  // namespace

@@ -93,7 +93,7 @@ SAME(place_of_accel_activation_checkpointing_options_t_early_stop, offsetof(acce
 SAME(place_of_accel_activation_checkpointing_options_t_reserved, offsetof(accel_activation_checkpointing_options_t, reserved) == 28 && sizeof(((accel_activation_checkpointing_options_t *)0)->reserved) == 4);
 SAME(place_of_accel_activation_checkpointing_options_t_class_names, offsetof(accel_activation_checkpointing_options_t, class_names) == 32 && sizeof(((accel_activation_checkpointing_options_t *)0)->class_names) == 8);
 SAME(place_of_accel_activation_checkpointing_options_t_modules, offsetof(accel_activation_checkpointing_options_t, modules) == 40 && sizeof(((accel_activation_checkpointing_options_t *)0)->modules) == 8);
-SAME(size_of_accel_generate_options_t, sizeof(accel_generate_options_t) == 88);
+SAME(size_of_accel_generate_options_t, sizeof(accel_generate_options_t) == 112);
 SAME(place_of_accel_generate_options_t_struct_size, offsetof(accel_generate_options_t, struct_size) == 0 && sizeof(((accel_generate_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_generate_options_t_max_new_tokens, offsetof(accel_generate_options_t, max_new_tokens) == 8 && sizeof(((accel_generate_options_t *)0)->max_new_tokens) == 8);
 SAME(place_of_accel_generate_options_t_sample, offsetof(accel_generate_options_t, sample) == 16 && sizeof(((accel_generate_options_t *)0)->sample) == 4);
@@ -106,6 +106,9 @@ SAME(place_of_accel_generate_options_t_repetition_penalty, offsetof(accel_genera
 SAME(place_of_accel_generate_options_t_seed, offsetof(accel_generate_options_t, seed) == 64 && sizeof(((accel_generate_options_t *)0)->seed) == 8);
 SAME(place_of_accel_generate_options_t_pad_token, offsetof(accel_generate_options_t, pad_token) == 72 && sizeof(((accel_generate_options_t *)0)->pad_token) == 8);
 SAME(place_of_accel_generate_options_t_stop_tokens, offsetof(accel_generate_options_t, stop_tokens) == 80 && sizeof(((accel_generate_options_t *)0)->stop_tokens) == 8);
+SAME(place_of_accel_generate_options_t_decoder_tokens, offsetof(accel_generate_options_t, decoder_tokens) == 88 && sizeof(((accel_generate_options_t *)0)->decoder_tokens) == 8);
+SAME(place_of_accel_generate_options_t_suppress_tokens, offsetof(accel_generate_options_t, suppress_tokens) == 96 && sizeof(((accel_generate_options_t *)0)->suppress_tokens) == 8);
+SAME(place_of_accel_generate_options_t_begin_suppress_tokens, offsetof(accel_generate_options_t, begin_suppress_tokens) == 104 && sizeof(((accel_generate_options_t *)0)->begin_suppress_tokens) == 8);
 SAME(size_of_accel_adam_options_t, sizeof(accel_adam_options_t) == 56);
 SAME(place_of_accel_adam_options_t_struct_size, offsetof(accel_adam_options_t, struct_size) == 0 && sizeof(((accel_adam_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_adam_options_t_lr, offsetof(accel_adam_options_t, lr) == 8 && sizeof(((accel_adam_options_t *)0)->lr) == 8);

@@ -106,6 +106,9 @@ int main(void) {
   printf("field seed %zu\n", offsetof(accel_generate_options_t, seed));
   printf("field pad_token %zu\n", offsetof(accel_generate_options_t, pad_token));
   printf("field stop_tokens %zu\n", offsetof(accel_generate_options_t, stop_tokens));
+  printf("field decoder_tokens %zu\n", offsetof(accel_generate_options_t, decoder_tokens));
+  printf("field suppress_tokens %zu\n", offsetof(accel_generate_options_t, suppress_tokens));
+  printf("field begin_suppress_tokens %zu\n", offsetof(accel_generate_options_t, begin_suppress_tokens));
   printf("struct accel_adam_options_t %zu\n", sizeof(accel_adam_options_t));
   printf("field struct_size %zu\n", offsetof(accel_adam_options_t, struct_size));
   printf("field lr %zu\n", offsetof(accel_adam_options_t, lr));

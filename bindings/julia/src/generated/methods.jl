@@ -1003,8 +1003,9 @@ from_config(config::AbstractString) =
 """
     generate(on_tokens, model, input_ids; attention_mask = nothing, options...)
 
-Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens
-are kept between the steps.
+Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its keys and
+values of earlier tokens are kept between the steps. An encoder-decoder reads the input once, and its decoder adds
+tokens to options.decoder_tokens.
 
 - `max_new_tokens`: The most tokens that a sequence gets. In [1, inf). Default 20
 - `sample`: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0
@@ -1016,8 +1017,11 @@ are kept between the steps.
 - `seed`: The seed of the draws. In [0, inf). Default: the default generator of the device goes on
 - `pad_token`: Stands behind the end of a sequence. In [0, inf). Default 0
 - `stop_tokens`: A list of INT: tokens that end a sequence. Default: none
+- `decoder_tokens`: A list of INT: what the decoder of an encoder-decoder begins with, such as [decoder_start_token_id]; Whisper also has its language and task there. Default: none, for decoders
+- `suppress_tokens`: A list of INT: tokens that are never chosen. Default: none
+- `begin_suppress_tokens`: A list of INT: tokens that are not chosen first. Default: none
 
-Gives: A map: \"tokens\" int64 [batch, length + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
+Gives: A map: \"tokens\" int64 [batch, length + new], of an encoder-decoder [batch, decoder_tokens + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
 """
 generate(on_tokens::Union{Function,Nothing}, model::Model, input_ids::Tensor; attention_mask::Union{Tensor,Nothing} = nothing, options...) =
     result(out -> with_options(given -> LibAccel.accel_module_generate(model, input_ids, something(attention_mask, C_NULL), given, on_tokens === nothing ? C_NULL : generated_callback(), on_tokens === nothing ? C_NULL : keep(on_tokens, model), on_tokens === nothing ? C_NULL : destroy(), out), LibAccel.accel_generate_options_t; options...))::Map

@@ -1783,6 +1783,12 @@ pub struct accel_generate_options_t {
     pub pad_token: i64,
     /// A list of INT: tokens that end a sequence. Default: none
     pub stop_tokens: *const accel_value_t,
+    /// A list of INT: what the decoder of an encoder-decoder begins with, such as \[decoder_start_token_id\]; Whisper also has its language and task there. Default: none, for decoders
+    pub decoder_tokens: *const accel_value_t,
+    /// A list of INT: tokens that are never chosen. Default: none
+    pub suppress_tokens: *const accel_value_t,
+    /// A list of INT: tokens that are not chosen first. Default: none
+    pub begin_suppress_tokens: *const accel_value_t,
 }
 
 /// Every field of [`accel_generate_options_t`] unset.
@@ -1799,6 +1805,9 @@ pub const ACCEL_GENERATE_OPTIONS_INIT: accel_generate_options_t = accel_generate
     seed: ACCEL_UNSET_INT64,
     pad_token: ACCEL_UNSET_INT64,
     stop_tokens: core::ptr::null(),
+    decoder_tokens: core::ptr::null(),
+    suppress_tokens: core::ptr::null(),
+    begin_suppress_tokens: core::ptr::null(),
 };
 impl Default for accel_generate_options_t {
     fn default() -> Self {
@@ -7208,18 +7217,18 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_module_tie(module: *mut accel_module_t, path: *const c_char, source_path: *const c_char) -> accel_status_t;
 
-    /// Lets a decoder add tokens to sequences, one after the other, without gradients.
+    /// Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients.
     ///
-    /// Its keys and values of earlier tokens are kept between the steps.
+    /// Its keys and values of earlier tokens are kept between the steps. An encoder-decoder reads the input once, and its decoder adds tokens to options.decoder_tokens.
     ///
-    /// * `module`: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives \[logits, past_key_values\]; in evaluation (accel_module_train()).
-    /// * `input_ids`: int64 \[batch, length\].
-    /// * `attention_mask`: NULL is allowed. \[batch, length\], 1: a token, 0: padding, on the left. NULL: no padding.
+    /// * `module`: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives \[logits, past_key_values\]; in evaluation (accel_module_train()). An encoder-decoder has the inputs (input_ids or input_features, attention_mask, decoder_input_ids, decoder_attention_mask, past_key_values), and gets the first with an empty list as past_key_values; in later calls the list has the keys and values of the encoder's states, too.
+    /// * `input_ids`: int64 \[batch, length\]; for an encoder-decoder that reads features, these.
+    /// * `attention_mask`: NULL is allowed. \[batch, length\], 1: a token, 0: padding, on the left; for an encoder-decoder anywhere. NULL: no padding.
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `on_tokens`: NULL is allowed. NULL: none.
     /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
-    /// * `out`: A map: "tokens" int64 \[batch, length + new\], and "log_probabilities" float32 \[batch, new\], of each new token by the scores after the penalty.
+    /// * `out`: A map: "tokens" int64 \[batch, length + new\], of an encoder-decoder \[batch, decoder_tokens + new\], and "log_probabilities" float32 \[batch, new\], of each new token by the scores after the penalty.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED for a module without past_key_values; INVALID_STATE in training.
     ///

@@ -157,7 +157,7 @@ fn layout_of_accel_activation_checkpointing_options() {
 
 #[test]
 fn layout_of_accel_generate_options() {
-    assert_eq!(size_of::<accel_generate_options_t>(), 88);
+    assert_eq!(size_of::<accel_generate_options_t>(), 112);
     assert_eq!(align_of::<accel_generate_options_t>(), 8);
     assert_eq!(offset_of!(accel_generate_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_generate_options_t, max_new_tokens), 8);
@@ -171,6 +171,9 @@ fn layout_of_accel_generate_options() {
     assert_eq!(offset_of!(accel_generate_options_t, seed), 64);
     assert_eq!(offset_of!(accel_generate_options_t, pad_token), 72);
     assert_eq!(offset_of!(accel_generate_options_t, stop_tokens), 80);
+    assert_eq!(offset_of!(accel_generate_options_t, decoder_tokens), 88);
+    assert_eq!(offset_of!(accel_generate_options_t, suppress_tokens), 96);
+    assert_eq!(offset_of!(accel_generate_options_t, begin_suppress_tokens), 104);
 }
 
 #[test]

@@ -396,15 +396,17 @@ impl Model {
         check(unsafe { sys::accel_module_tie(self.as_raw(), path.as_ptr(), source_path.as_ptr()) }).map(drop)
     }
 
-    /// Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of
-    /// earlier tokens are kept between the steps.
+    /// Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its
+    /// keys and values of earlier tokens are kept between the steps. An encoder-decoder reads the input once, and
+    /// its decoder adds tokens to options.decoder_tokens.
     ///
-    /// * `input_ids`: Int64 \[batch, length\].
-    /// * `attention_mask`: \[batch, length\], true: a token, false: padding, on the left. `None`: no padding.
+    /// * `input_ids`: Int64 \[batch, length\]; for an encoder-decoder that reads features, these.
+    /// * `attention_mask`: \[batch, length\], true: a token, false: padding, on the left; for an encoder-decoder
+    ///   anywhere. `None`: no padding.
     /// * `options`: `None`: defaults.
     ///
-    /// Gives: A map: "tokens" int64 \[batch, length + new\], and "log_probabilities" float32 \[batch, new\], of each
-    /// new token by the scores after the penalty.
+    /// Gives: A map: "tokens" int64 \[batch, length + new\], of an encoder-decoder \[batch, decoder_tokens + new\], and
+    /// "log_probabilities" float32 \[batch, new\], of each new token by the scores after the penalty.
     ///
     /// # Errors
     /// InvalidArgument, TypeMismatch, ShapeMismatch, InvalidState, Unsupported.
@@ -420,18 +422,20 @@ impl Model {
         })
     }
 
-    /// Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of
-    /// earlier tokens are kept between the steps.
+    /// Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its
+    /// keys and values of earlier tokens are kept between the steps. An encoder-decoder reads the input once, and
+    /// its decoder adds tokens to options.decoder_tokens.
     ///
-    /// * `input_ids`: Int64 \[batch, length\].
-    /// * `attention_mask`: \[batch, length\], true: a token, false: padding, on the left. `None`: no padding.
+    /// * `input_ids`: Int64 \[batch, length\]; for an encoder-decoder that reads features, these.
+    /// * `attention_mask`: \[batch, length\], true: a token, false: padding, on the left; for an encoder-decoder
+    ///   anywhere. `None`: no padding.
     /// * `options`: `None`: defaults.
     /// * `on_tokens(tokens)`: `None`: none. Gets the new tokens of all sequences as soon as they are known.
     ///   `tokens`: Int64 \[batch\]; pad_token for a sequence that has ended. Released by the library. Gives: BOOL
     ///   false ends all sequences. Leave NONE to go on.
     ///
-    /// Gives: A map: "tokens" int64 \[batch, length + new\], and "log_probabilities" float32 \[batch, new\], of each
-    /// new token by the scores after the penalty.
+    /// Gives: A map: "tokens" int64 \[batch, length + new\], of an encoder-decoder \[batch, decoder_tokens + new\], and
+    /// "log_probabilities" float32 \[batch, new\], of each new token by the scores after the penalty.
     ///
     /// # Errors
     /// InvalidArgument, TypeMismatch, ShapeMismatch, InvalidState, Unsupported.

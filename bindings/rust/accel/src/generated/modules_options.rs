@@ -152,6 +152,9 @@ crate::configuration::builder! {
     seed: i64 = seed,
     pad_token: i64 = pad_token,
     stop_tokens: Value = stop_tokens,
+    decoder_tokens: Value = decoder_tokens,
+    suppress_tokens: Value = suppress_tokens,
+    begin_suppress_tokens: Value = begin_suppress_tokens,
 }
 
 impl GenerateOptions {
@@ -215,6 +218,25 @@ impl GenerateOptions {
     /// A list of INT: tokens that end a sequence. Default: none.
     pub fn stop_tokens(mut self, stop_tokens: impl Into<Value>) -> Self {
         self.0.stop_tokens = self.1.keep(stop_tokens.into(), Value::as_raw);
+        self
+    }
+
+    /// A list of INT: what the decoder of an encoder-decoder begins with, such as \[decoder_start_token_id\]; Whisper
+    /// also has its language and task there. Default: none, for decoders.
+    pub fn decoder_tokens(mut self, decoder_tokens: impl Into<Value>) -> Self {
+        self.0.decoder_tokens = self.1.keep(decoder_tokens.into(), Value::as_raw);
+        self
+    }
+
+    /// A list of INT: tokens that are never chosen. Default: none.
+    pub fn suppress_tokens(mut self, suppress_tokens: impl Into<Value>) -> Self {
+        self.0.suppress_tokens = self.1.keep(suppress_tokens.into(), Value::as_raw);
+        self
+    }
+
+    /// A list of INT: tokens that are not chosen first. Default: none.
+    pub fn begin_suppress_tokens(mut self, begin_suppress_tokens: impl Into<Value>) -> Self {
+        self.0.begin_suppress_tokens = self.1.keep(begin_suppress_tokens.into(), Value::as_raw);
         self
     }
 }
