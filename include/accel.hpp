@@ -2190,7 +2190,7 @@ class Tokenizer : public detail::Handle<accel_tokenizer_t, accel_tokenizer_retai
   // The size of the vocabulary.
   std::int64_t vocabulary_size() const { return accel_tokenizer_vocabulary_size(self()); }
 
-  // What a tokenizer's files say of it.
+  // Describes a tokenizer by its files.
   Value describe() const {
     Value out;
     detail::check(accel_tokenizer_describe(get(), out.put()));

@@ -16057,7 +16057,7 @@ func (tokenizer *Tokenizer) VocabularySize() int64 {
 	return int64(result)
 }
 
-// Describe is accel_tokenizer_describe. What a tokenizer's files say of it.
+// Describe is accel_tokenizer_describe. Describes a tokenizer by its files.
 //
 //   - tokenizer: A tokenizer.
 //

@@ -4859,7 +4859,7 @@ tokenizer: A tokenizer.
 Returns: The number of its tokens, added ones included; -1 for an invalid handle.";
 int64_t accel_tokenizer_vocabulary_size(const accel_tokenizer_t *tokenizer);
 
-%feature("docstring") accel_tokenizer_describe "What a tokenizer's files say of it.
+%feature("docstring") accel_tokenizer_describe "Describes a tokenizer by its files.
 
 tokenizer: A tokenizer.
 out: A map: \"model\", the kind of vocabulary (\"BPE\", \"WordPiece\", \"Unigram\", \"WordLevel\"); \"vocabulary_size\"; of \"bos_token\", \"eos_token\", \"unk_token\", \"sep_token\", \"pad_token\", \"cls_token\" and \"mask_token\" those that there are, and their ids under \"bos_token_id\" and so on; \"additional_special_tokens\", a list; \"eos_token_ids\", a list of all that end an answer, by generation_config.json too; \"model_max_length\", where it is known; \"padding_side\", \"truncation_side\"; \"model_input_names\"; \"chat_templates\", the names of them.

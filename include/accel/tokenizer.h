@@ -182,7 +182,7 @@ accel_tokenizer_id_to_token(const accel_tokenizer_t *tokenizer, int64_t id, acce
  * @threads any */
 ACCEL_SINCE(0, 1) int64_t accel_tokenizer_vocabulary_size(const accel_tokenizer_t *tokenizer);
 
-/** What a tokenizer's files say of it.
+/** Describes a tokenizer by its files.
  * @param tokenizer A tokenizer.
  * @param out A map: "model", the kind of vocabulary ("BPE", "WordPiece", "Unigram", "WordLevel"); "vocabulary_size"; of "bos_token", "eos_token",
  *   "unk_token", "sep_token", "pad_token", "cls_token" and "mask_token" those that there are, and their ids under "bos_token_id" and so on;

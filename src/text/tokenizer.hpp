@@ -16,7 +16,7 @@
 #include "json/json.hpp"
 #include "text/tokenizer_config.hpp"
 
-namespace accel::text {
+namespace accel::tokenizers {
 
 class TokenizerPlugin;
 
@@ -35,7 +35,7 @@ struct EncodedBatch {
   std::vector<int64_t> offsets;         // two for each id; empty unless wanted
 };
 
-// What a chat template gets beside its messages. JSON.
+// The inputs of a chat template beside its messages. JSON.
 struct ChatInputs {
   Json messages;   // a list of objects
   Json tools;      // a list, or null
@@ -44,7 +44,7 @@ struct ChatInputs {
 };
 
 // Immutable: all threads may use one at once.
-class Tokenizer : public std::enable_shared_from_this<Tokenizer> {
+class Tokenizer {
  public:
   // A model's folder, or a tokenizer.json.
   static std::shared_ptr<const Tokenizer> load(const std::string& path);
@@ -62,9 +62,9 @@ class Tokenizer : public std::enable_shared_from_this<Tokenizer> {
 
   std::optional<int64_t> token_to_id(std::string_view token) const;
   std::optional<std::string> id_to_token(int64_t id) const;
-  int64_t vocabulary_size() const;
+  int64_t vocabulary_size() const { return vocabulary_size_; }
   // "BPE", "WordPiece", "Unigram", "WordLevel".
-  const std::string& model() const;
+  const std::string& model() const { return model_; }
   // Special tokens, sides, templates.
   const TokenizerConfig& config() const { return config_; }
   // The id of a special token by its role: "bos_token", "eos_token", "pad_token", ...
@@ -76,11 +76,15 @@ class Tokenizer : public std::enable_shared_from_this<Tokenizer> {
   std::vector<int64_t> encode_chat(const ChatInputs& inputs, const ChatSettings& settings = {}) const;
 
  private:
-  friend class DecodeStream;
   Tokenizer(std::string_view json, TokenizerConfig config, const std::string& source);
+
+  // Whether models of this tokenizer take token_type_ids.
+  bool has_token_types() const;
 
   TokenizerConfig config_;
   std::unique_ptr<TokenizerPlugin> plugin_;
+  std::string model_;
+  int64_t vocabulary_size_ = 0;
 };
 
 // Ids that become text one after another. One thread at a time.
@@ -94,8 +98,6 @@ class DecodeStream {
   std::string finish();
 
  private:
-  std::string decode() const;
-
   const std::shared_ptr<const Tokenizer> tokenizer_;
   const DecodeSettings settings_;
   std::vector<int64_t> ids_;  // the ids that the next text depends on
@@ -103,4 +105,4 @@ class DecodeStream {
   size_t prefix_ids_ = 0;
 };
 
-}  // namespace accel::text
+}  // namespace accel::tokenizers

@@ -1,4 +1,4 @@
-// What the files beside a tokenizer.json say: special tokens, sides, chat templates.
+// The files beside a tokenizer.json say: special tokens, sides, chat templates.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 #include "config/generated/choices/padding_side.hpp"
 
-namespace accel::text {
+namespace accel::tokenizers {
 
 // A token that tokenizer_config.json or added_tokens.json adds to the vocabulary of tokenizer.json.
 struct AddedToken {
@@ -42,4 +42,4 @@ TokenizerConfig read_tokenizer_config(const std::string& folder);
 // The content of a tokenizer_config.json. `source` names it in errors.
 TokenizerConfig parse_tokenizer_config(std::string_view document, const std::string& source);
 
-}  // namespace accel::text
+}  // namespace accel::tokenizers

@@ -3769,7 +3769,7 @@ vocabulary_size(tokenizer::Tokenizer) =
 """
     describe(tokenizer)
 
-What a tokenizer's files say of it.
+Describes a tokenizer by its files.
 
 Gives: A map: \"model\", the kind of vocabulary (\"BPE\", \"WordPiece\", \"Unigram\", \"WordLevel\"); \"vocabulary_size\"; of \"bos_token\", \"eos_token\", \"unk_token\", \"sep_token\", \"pad_token\", \"cls_token\" and \"mask_token\" those that there are, and their ids under \"bos_token_id\" and so on; \"additional_special_tokens\", a list; \"eos_token_ids\", a list of all that end an answer, by generation_config.json too; \"model_max_length\", where it is known; \"padding_side\", \"truncation_side\"; \"model_input_names\"; \"chat_templates\", the names of them.
 """

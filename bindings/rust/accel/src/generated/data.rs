@@ -728,7 +728,7 @@ impl Tokenizer {
         unsafe { sys::accel_tokenizer_vocabulary_size(self.as_raw()) }
     }
 
-    /// What a tokenizer's files say of it.
+    /// Describes a tokenizer by its files.
     ///
     /// Gives: A map: "model", the kind of vocabulary ("BPE", "WordPiece", "Unigram", "WordLevel");
     /// "vocabulary_size"; of "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token" and
