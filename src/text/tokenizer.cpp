@@ -34,8 +34,8 @@ void append_added_token(JsonWriter& writer, const AddedToken& token) {
   writer.end_object();
 }
 
-// Adds what the files beside tokenizer.json add to its vocabulary, in the order of their ids, and special tokens that are no
-// added ones there.
+// Adds what the files beside tokenizer.json add to its vocabulary, in the order of their ids, and special tokens that
+// are no added ones there.
 void add_tokens_of_config(TokenizerPlugin& plugin, const Json& description, const TokenizerConfig& config) {
   std::unordered_set<std::string> known;
   if (const Json* const added = json_member(description, "added_tokens"); added != nullptr && added->items() != nullptr)
@@ -168,6 +168,8 @@ EncodedBatch Tokenizer::encode_batch(const std::vector<EncodedText>& texts, cons
 
   EncodedBatch batch;
   batch.rows = static_cast<int64_t>(texts.size());
+  batch.has_token_types = with_types;
+  batch.has_offsets = with_offsets;
   const int64_t multiple = settings.pad_to_multiple_of;
   batch.length = std::max<int64_t>(rows.longest, settings.pad_to_length);
   require(batch.length <= INT64_MAX - multiple, Status::kInvalidArgument, "pad_to_length is ", batch.length,

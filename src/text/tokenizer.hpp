@@ -31,8 +31,9 @@ struct EncodedBatch {
   int64_t rows = 0;
   int64_t length = 0;
   std::vector<int64_t> input_ids, attention_mask;
-  std::vector<int64_t> token_type_ids;  // empty unless wanted
-  std::vector<int64_t> offsets;         // two for each id; empty unless wanted
+  bool has_token_types = false, has_offsets = false;
+  std::vector<int64_t> token_type_ids;
+  std::vector<int64_t> offsets;  // two for each id
 };
 
 // The inputs of a chat template beside its messages. JSON.

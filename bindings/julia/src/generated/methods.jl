@@ -2239,6 +2239,38 @@ set_epoch!(loader::DataLoader, epoch) =
     (LibAccel.accel_dataloader_set_epoch(loader, epoch); loader)
 
 """
+    Tokenizer(path)
+
+Loads the tokenizer of a model.
+
+- `path`: A folder with tokenizer.json, of which tokenizer_config.json, special_tokens_map.json, added_tokens.json, generation_config.json, chat_template.jinja and additional_chat_templates/ are read too, or the path of a tokenizer.json alone.
+"""
+Tokenizer(path::AbstractString) =
+    made(Tokenizer, out -> LibAccel.accel_tokenizer_load(string(path), out))
+
+"""
+    tokenizer_from_json(json, config = nothing)
+
+Makes a tokenizer of texts in memory.
+
+- `json`: The content of a tokenizer.json.
+- `config`: The content of a tokenizer_config.json, or `nothing`.
+"""
+tokenizer_from_json(json::AbstractString, config = nothing) =
+    made(Tokenizer, out -> LibAccel.accel_tokenizer_from_json(string(json), something(config, C_NULL), out))
+
+"""
+    DecodeStream(tokenizer; options...)
+
+Begins to decode ids one after another, as generation gives them.
+
+- `skip_special_tokens`: 1: special tokens are left out. Default 0
+- `clean_up_spaces`: 1: no space stands before punctuation and English contractions. Default: as clean_up_tokenization_spaces of tokenizer_config.json says, else 0
+"""
+DecodeStream(tokenizer::Tokenizer; options...) =
+    made(DecodeStream, out -> with_options(given -> LibAccel.accel_decode_stream_create(tokenizer, given, out), LibAccel.accel_decode_options_t; options...))
+
+"""
     current_epoch(loader)
 
 The epoch that the loader is in.
@@ -3698,17 +3730,6 @@ Gives: A text, or a list of texts.
 """
 decode(tokenizer::Tokenizer, ids::Tensor; options...) =
     result(out -> with_options(given -> LibAccel.accel_tokenizer_decode(tokenizer, ids, given, out), LibAccel.accel_decode_options_t; options...))
-
-"""
-    decode_stream_create(tokenizer; options...)
-
-Begins to decode ids one after another, as generation gives them.
-
-- `skip_special_tokens`: 1: special tokens are left out. Default 0
-- `clean_up_spaces`: 1: no space stands before punctuation and English contractions. Default: as clean_up_tokenization_spaces of tokenizer_config.json says, else 0
-"""
-decode_stream_create(tokenizer::Tokenizer; options...) =
-    made(DecodeStream, out -> with_options(given -> LibAccel.accel_decode_stream_create(tokenizer, given, out), LibAccel.accel_decode_options_t; options...))
 
 """
     step(stream, id)

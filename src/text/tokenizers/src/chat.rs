@@ -72,7 +72,8 @@ fn tojson(value: &Value, options: Kwargs) -> std::result::Result<Value, Error> {
 
 /// The time of the host's zone, by the format of strftime.
 fn strftime_now(format: &str) -> std::result::Result<String, Error> {
-    let wrong = || Error::new(ErrorKind::InvalidOperation, format!("strftime_now: the format {format:?} gives no text"));
+    let wrong =
+        || Error::new(ErrorKind::InvalidOperation, format!("strftime_now: the format {format:?} gives no text"));
     if format.is_empty() {
         return Ok(String::new());
     }

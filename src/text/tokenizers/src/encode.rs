@@ -72,7 +72,10 @@ pub unsafe fn encode(vocabulary: &Vocabulary, texts: &[Texts], options: &Options
                 if added > options.max_length && inputs.iter().any(|(_, second)| second.is_some() == is_pair) {
                     return fail(
                         Failure::Invalid,
-                        format_args!("max_length is {}; expected at least the {added} special tokens", options.max_length),
+                        format_args!(
+                            "max_length is {}; expected at least the {added} special tokens",
+                            options.max_length
+                        ),
                     );
                 }
             }

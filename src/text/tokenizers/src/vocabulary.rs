@@ -48,7 +48,8 @@ impl Vocabulary {
         for item in items {
             let token: AddedToken = serde_json::from_value(item).map_err(invalid)?;
             let tokenizer = &mut state.tokenizer;
-            let added = if token.special { tokenizer.add_special_tokens([token]) } else { tokenizer.add_tokens([token]) };
+            let added =
+                if token.special { tokenizer.add_special_tokens([token]) } else { tokenizer.add_tokens([token]) };
             added.map_err(invalid)?;
         }
         Ok(())

@@ -787,7 +787,7 @@ impl DecodeStream {
     /// # Errors
     /// InvalidArgument.
     #[inline]
-    pub fn create(tokenizer: &Tokenizer, options: impl Into<Option<DecodeOptions>>) -> Result<DecodeStream> {
+    pub fn new(tokenizer: &Tokenizer, options: impl Into<Option<DecodeOptions>>) -> Result<DecodeStream> {
         let options = options.into();
         let options = optional(&options)?;
         made(|out| unsafe { sys::accel_decode_stream_create(tokenizer.as_raw(), options, out) })
