@@ -434,6 +434,7 @@ TEST_F(Tokenizers, RefuseTemplates) {
   refuse("{{ 'x' * 10000000000 }}", "too much memory");
   refuse("{% set n = namespace(x='a') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
          "too much memory");
+  refuse("{{ [[1]] | tojson(indent=4000000000) }}", "indent is 4000000000");
   refuse("{% include '/etc/passwd' %}", "");
   refuse("{{ messages.append(1) }}", "");
   refuse("{{ messages | unheard }}", "unheard");

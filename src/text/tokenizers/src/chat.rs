@@ -9,6 +9,8 @@ use minijinja::{Environment, Error, ErrorKind, Value};
 const NAME: &str = "chat_template";
 /// Deeper calls of macros end with an error; they take stack of the caller's thread.
 const MOST_NESTED: usize = 60;
+/// Spaces of a level of JSON, which are written without a step of the template.
+const MOST_INDENT: usize = 64;
 
 /// Renders a template with an object of variables in JSON.
 pub fn render(template: &str, variables: &str, fuel: u64) -> Result<String> {
@@ -55,6 +57,10 @@ fn is_sequence(value: &Value) -> bool {
 
 fn tojson(value: &Value, options: Kwargs) -> std::result::Result<Value, Error> {
     let indent: Option<usize> = options.get("indent")?;
+    if indent.is_some_and(|spaces| spaces > MOST_INDENT) {
+        let message = format!("tojson: indent is {}; expected at most {MOST_INDENT}", indent.unwrap_or(0));
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
     let separators: Option<Vec<String>> = options.get("separators")?;
     let form = JsonForm {
         ensure_ascii: options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(false),
