@@ -1,5 +1,5 @@
-// Any bytes as a tokenizer.json, as the files beside it, or as a chat template, by the first byte: an error of one line, or a tokenizer that
-// encodes a text and decodes any ids. Does nothing without the plugin.
+// Any bytes as a tokenizer.json, as the files beside it, or as a chat template, by the first byte: an error of one
+// line, or a tokenizer that encodes a text and decodes any ids. Does nothing without the plugin.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,7 +19,8 @@ using namespace accel::tokenizers;
 
 namespace {
 
-constexpr char kSmallest[] = R"({"version":"1.0","model":{"type":"WordLevel","vocab":{"a":0,"[UNK]":1},"unk_token":"[UNK]"}})";
+constexpr char kSmallest[] =
+    R"({"version":"1.0","model":{"type":"WordLevel","vocab":{"a":0,"[UNK]":1},"unk_token":"[UNK]"}})";
 
 void use(const Tokenizer& tokenizer) {
   EncodeSettings settings;

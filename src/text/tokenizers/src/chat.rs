@@ -148,5 +148,5 @@ fn line_of(error: &Error) -> String {
     if let Some(line) = error.line() {
         text += &format!(", line {line}");
     }
-    text.replace('\n', " ")
+    text
 }

@@ -67,14 +67,19 @@ pub fn guarded(error: Sink, run: impl FnOnce() -> Result<()>) -> c_int {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(())) => 0,
         Ok(Err(found)) => {
-            error.write(&found.message);
+            error.write(&one_line(&found.message));
             found.failure as c_int
         }
         Err(panic) => {
-            error.write(&panic_message(&*panic));
+            error.write(&one_line(&panic_message(&*panic)));
             Failure::Panic as c_int
         }
     }
+}
+
+/// Errors quote parts of what was given.
+fn one_line(message: &str) -> String {
+    message.replace(['\n', '\r'], " ")
 }
 
 pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {

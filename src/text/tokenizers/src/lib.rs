@@ -153,7 +153,12 @@ unsafe extern "C" fn id_to_token(vocabulary: *const Vocabulary, id: u32, out: Si
 
 unsafe extern "C" fn render(template: Text, variables: Text, fuel: u64, out: Sink, error: Sink) -> c_int {
     guarded(error, || {
-        out.write(&chat::render(text_of(template, "the chat template")?, text_of(variables, "the variables")?, fuel)?);
+        let (template, variables) = (text_of(template, "the chat template")?, text_of(variables, "the variables")?);
+        // Some broken templates make the parser panic.
+        match std::panic::catch_unwind(|| chat::render(template, variables, fuel)) {
+            Ok(text) => out.write(&text?),
+            Err(panic) => return fail(Failure::Invalid, guard::panic_message(&*panic)),
+        }
         Ok(())
     })
 }
