@@ -333,7 +333,8 @@ if wants_libtorch && ! { cmp -s $pins "$libtorch_folder/libtorch.txt" && [ -e "$
 fi
 [ -f "$uplot/meson.build" ] || install_uplot
 # Where cargo is, the crates of the plugin for tokenizers, which a build makes without the network.
-if [ -z "$lean" ] && command -v cargo >/dev/null && ! cmp -s src/text/tokenizers/Cargo.lock build/deps/tokenizer_crates/Cargo.lock; then
+if [ -z "$lean" ] && [ -f src/text/tokenizers/Cargo.lock ] && command -v cargo >/dev/null &&
+  ! cmp -s src/text/tokenizers/Cargo.lock build/deps/tokenizer_crates/Cargo.lock; then
   rm -rf build/deps/tokenizer_crates
   if cargo vendor --quiet --locked --versioned-dirs --manifest-path src/text/tokenizers/Cargo.toml build/deps/tokenizer_crates \
     >/dev/null 2>build/deps/cargo.log; then

@@ -111,7 +111,6 @@ mod slice;
 mod state;
 mod strings;
 mod tensor;
-mod text;
 mod tracker;
 mod tracking;
 mod tree;
@@ -146,7 +145,6 @@ pub use scheduler::*;
 pub use scope::Scope;
 pub use state::{State, StateReader};
 pub use tensor::Tensor;
-pub use text::{DecodeStream, Tokenizer};
 pub use tracker::{GeneralTracker, NO_STEP};
 pub use tracking::{Logger, Profile, ProgressBar, Tracker};
 #[doc(hidden)]

@@ -1,6 +1,5 @@
 //! Tokenizers.
 use crate::handle::handle;
-use accel_sys as sys;
 
 handle! {
     /// A vocabulary with its rules: text to token ids and back, and chats as text.
