@@ -1,5 +1,5 @@
 // Tokenizers and chat templates against what the reference implementations made: fixtures/make_tokenizer_fixtures.py.
-// Without the plugin all are skipped but the one that is about its absence.
+// All are skipped without the plugin; tests/capi/test_tokenizer.c then checks the error.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
