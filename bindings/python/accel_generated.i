@@ -356,6 +356,8 @@ static accel_status_t launch_trampoline(int32_t local_process_index, void *user_
 %accel_handle(accel_parameters, accel_parameters_release)
 %accel_handle(accel_generator, accel_generator_release)
 %accel_handle(accel_mesh, accel_mesh_release)
+%accel_handle(accel_tokenizer, accel_tokenizer_release)
+%accel_handle(accel_decode_stream, accel_decode_stream_release)
 %accel_handle(accel_offload_hook, accel_offload_hook_release)
 %accel_handle(accel_weight_stream, accel_weight_stream_release)
 %accel_handle(accel_tracker, accel_tracker_release)
@@ -383,6 +385,7 @@ typedef int32_t accel_packing_t;
 typedef int32_t accel_merge_end_t;
 typedef int32_t accel_collate_t;
 typedef int32_t accel_padding_side_t;
+typedef int32_t accel_text_offsets_t;
 typedef int32_t accel_overlap_t;
 typedef int32_t accel_context_method_t;
 typedef int32_t accel_load_balance_t;
@@ -524,6 +527,18 @@ static const char accel_image_options_text[] = "accel_image_options_t(*, channel
 static const char accel_dataloader_options_text[] = "accel_dataloader_options_t(*, batch_size=1, shuffle=0, drop_last=0, seed=None, prefetch=2, sampler=None, num_workers=None, pin_memory=1, collate=ACCEL_COLLATE_STACK, padding_value=0, pad_to_multiple_of=1, padding_side=ACCEL_PADDING_SIDE_RIGHT, padding_masks=0)\n--\n\nHow a loader makes batches.\n\nbatch_size: Rows of one rank's batch (of all ranks' with split_batches). In [1, inf). Default 1\nshuffle: 1: seedable random order. Default 0\ndrop_last: 1: a short last batch is left out. Default 0\nseed: The seed of the order, rank 0's for all. In (-inf, inf). Default: the seed of the CPU's default generator (accel_set_seed())\nprefetch: Batches that each background thread keeps ready; 0: no thread. In [0, inf). Default 2\nsampler: Instead of shuffle. Default: none\nnum_workers: Threads that read, in order. With 1 or more, callbacks run on threads of the library, several at once from 2 on: they must be made for it. In [0, inf). Default: one thread once batches prove slower to make than to hand over, and only the caller's if callbacks of the application read\npin_memory: 1: batches that go to a GPU are made in page-locked memory, so that the copy of the next one runs beside the step and nothing waits for it. Default 1\ncollate: accel_dataloader_set_collate() sets a function instead. Default STACK\npadding_value: The filling of PAD; also NaN. In [-inf, inf]. Default 0\npad_to_multiple_of: With PAD, the longest is rounded up to it. In [1, inf). Default 1\npadding_side: The side that PAD fills. Default RIGHT\npadding_masks: With PAD, 1: a bool tensor, true where no filling is, as \"<key>_mask\" in a map, elsewhere behind the tensor. Default 0";
 %}
 %accel_options(accel_dataloader_options, ACCEL_DATALOADER_OPTIONS_INIT, )
+%{
+static const char accel_encode_options_text[] = "accel_encode_options_t(*, add_special_tokens=1, parse_special_tokens=1, max_length=0, truncation_side=None, padding_side=None, pad_to_length=0, pad_to_multiple_of=1, pad_token_id=None, token_type_ids=None, offsets=ACCEL_TEXT_OFFSETS_NONE)\n--\n\nHow texts become ids.\n\nadd_special_tokens: 1: with the tokens that the template puts around a text. Default 1\nparse_special_tokens: 0: the names of special tokens inside a text are ordinary text, for text of strangers. Default 1\nmax_length: Longer sequences are cut to so many tokens, special ones included; 0: they are not. In [0, inf). Default 0\ntruncation_side: The side that is cut off. Default: that of tokenizer_config.json, else RIGHT\npadding_side: The side of a batch that is filled. Default: that of tokenizer_config.json, else RIGHT\npad_to_length: Sequences of a batch are filled up to at least this; 0: to the longest. In [0, inf). Default 0\npad_to_multiple_of: The length of a batch is rounded up to it. In [1, inf). Default 1\npad_token_id: The filling. In [0, inf). Default: the tokenizer's padding token\ntoken_type_ids: 1: a batch says which text of a pair a token is from. Default: as model_input_names of tokenizer_config.json say, else for WordPiece only\noffsets: A batch says where in its text each token stands. Default NONE";
+%}
+%accel_options(accel_encode_options, ACCEL_ENCODE_OPTIONS_INIT, )
+%{
+static const char accel_decode_options_text[] = "accel_decode_options_t(*, skip_special_tokens=0, clean_up_spaces=None)\n--\n\nHow ids become text.\n\nskip_special_tokens: 1: special tokens are left out. Default 0\nclean_up_spaces: 1: no space stands before punctuation and English contractions. Default: as clean_up_tokenization_spaces of tokenizer_config.json says, else 0";
+%}
+%accel_options(accel_decode_options, ACCEL_DECODE_OPTIONS_INIT, )
+%{
+static const char accel_chat_options_text[] = "accel_chat_options_t(*, add_generation_prompt=0, continue_final_message=0, chat_template=None, tools=None, documents=None, variables=None)\n--\n\nHow a chat becomes text.\n\nadd_generation_prompt: 1: the beginning of an answer follows. Default 0\ncontinue_final_message: 1: the text ends inside the last message, which a model continues. Default 0\nchat_template: The name of one of the tokenizer's templates, or the text of a template in Jinja, which has \"{\". Default: the tokenizer's \"default\" one, or \"tool_use\" if there are tools\ntools: A list of maps: the schemas of functions that the model may call. Default: none\ndocuments: A list of maps for the template. Default: none\nvariables: A map of more variables for the template. Default: none";
+%}
+%accel_options(accel_chat_options, ACCEL_CHAT_OPTIONS_INIT, free((char *)$self->chat_template); free_value((accel_value_t *)$self->tools); free_value((accel_value_t *)$self->documents); free_value((accel_value_t *)$self->variables);)
 %{
 static const char accel_tensor_parallel_options_text[] = "accel_tensor_parallel_options_t(*, plan=\"auto\", verify_gradients=1, sequence_parallel=0, loss_parallel=0, regather_inputs=1, overlap=ACCEL_OVERLAP_AUTO, overlap_chunks=0)\n--\n\nHow the layers of a model are split over the ranks of the axis \"tensor\" of the mesh (Shoeybi et al., \"Megatron-LM\", 2019). Each rank stores its part of a split layer's weight, with its gradient and optimizer states. Ranks along the axis get the same batches, and their results are those of one process. Layers are split when the model is prepared, in place, and start from the weights of the axis' first rank. Checkpoints have whole tensors, and load on any mesh. A plan has rules \"PATH STYLE\", one a line or with ; between them. A path leads from the model to a layer or a parameter, and * stands for one part of it; of several rules that match, the first one counts. The styles have Hugging Face's names: \"colwise\", a linear layer by the features of its output, which stays split; \"colwise_gather_output\" or \"colwise_rep\", the same, with the output gathered; \"packed_colwise(3)\", an output that is several tensors behind each other, each of which is split, with their number or their sizes; \"rowwise\", a linear layer by the features of its input, which is split already, while the output is whole; \"rowwise_split_input\" or \"rowwise_rep\", the same of a whole input, of which each rank takes its part; \"packed_rowwise(2)\", as packed_colwise, of the input; \"embedding_rowwise\" and \"embedding_colwise\", an embedding by its rows or its features; \"replicate\", nothing; \"sequence_parallel\", a layer between split ones under the option of this name, such as a norm, and \"replicated_with_grad_allreduce\", a layer on a rank's part of features, such as a norm over heads: each rank has all of it, and the gradients are summed; \"split_output\", a whole embedding of whose output a rank takes its positions. A parameter that is no layer's is cut along its first dimension by \"colwise\" and \"embedding_rowwise\", along its second one by \"rowwise\" and \"embedding_colwise\", and the program's forward computes with the part. Sizes need not be divisible. Heads of an attention layer stay whole.\n\nplan: Rules; or \"auto\": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or \"none\": the program's own forward splits the model. Variable PARALLELISM_CONFIG_TP_PLAN. Default \"auto\"\nverify_gradients: 1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Variable PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS. Default 1\nsequence_parallel: 1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Variable PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL. Default 0\nloss_parallel: 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the class scores of this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the scores are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0\nregather_inputs: 1: under sequence_parallel the backward gathers the input of a layer with split outputs again, so that between forward and backward a rank keeps its positions alone; 0: it keeps the whole. Variable PARALLELISM_CONFIG_TP_REGATHER_INPUTS. Default 1\noverlap: Whether split layers communicate while they compute: the sum of a layer's input gradient goes on while that of its weight is computed, and the sums of a product's first rows while the next ones are computed. Values do not depend on it. Variable PARALLELISM_CONFIG_TP_OVERLAP. Default AUTO\noverlap_chunks: Into how many parts the rows of such a product are cut; 0: parts have at least 256 rows and 256 KiB. In [0, inf). Variable PARALLELISM_CONFIG_TP_OVERLAP_CHUNKS. Default 0";
 %}
@@ -967,6 +982,30 @@ typedef struct accel_dataloader_options {
   accel_padding_side_t padding_side;
   accel_flag_t padding_masks;
 } accel_dataloader_options_t;
+typedef struct accel_encode_options {
+  accel_flag_t add_special_tokens;
+  accel_flag_t parse_special_tokens;
+  int64_t max_length;
+  accel_padding_side_t truncation_side;
+  accel_padding_side_t padding_side;
+  int64_t pad_to_length;
+  int64_t pad_to_multiple_of;
+  int64_t pad_token_id;
+  accel_flag_t token_type_ids;
+  accel_text_offsets_t offsets;
+} accel_encode_options_t;
+typedef struct accel_decode_options {
+  accel_flag_t skip_special_tokens;
+  accel_flag_t clean_up_spaces;
+} accel_decode_options_t;
+typedef struct accel_chat_options {
+  accel_flag_t add_generation_prompt;
+  accel_flag_t continue_final_message;
+  const char *chat_template;
+  const accel_value_t *tools;
+  const accel_value_t *documents;
+  const accel_value_t *variables;
+} accel_chat_options_t;
 typedef struct accel_tensor_parallel_options {
   const char *plan;
   accel_flag_t verify_gradients;
@@ -1529,6 +1568,17 @@ typedef struct accel_launch_options {
 %accel_waits(accel_skip_first_batches)
 %newobject accel_loop_retain;
 %delobject accel_loop_release;
+%accel_waits(accel_tokenizer_load)
+%accel_waits(accel_tokenizer_from_json)
+%newobject accel_tokenizer_retain;
+%delobject accel_tokenizer_release;
+%accel_waits(accel_tokenizer_encode)
+%accel_waits(accel_tokenizer_encode_batch)
+%accel_waits(accel_tokenizer_decode)
+%newobject accel_decode_stream_retain;
+%delobject accel_decode_stream_release;
+%accel_waits(accel_tokenizer_chat_text)
+%accel_waits(accel_tokenizer_encode_chat)
 %accel_waits(accel_split_layers)
 %accel_waits(accel_context_parallel_gather)
 %accel_waits(accel_parallel_reduce)
@@ -1787,6 +1837,9 @@ typedef struct accel_launch_options {
 %constant int ACCEL_COLLATE_PAD = 1;
 %constant int ACCEL_PADDING_SIDE_RIGHT = 0;
 %constant int ACCEL_PADDING_SIDE_LEFT = 1;
+%constant int ACCEL_TEXT_OFFSETS_NONE = 0;
+%constant int ACCEL_TEXT_OFFSETS_BYTES = 1;
+%constant int ACCEL_TEXT_OFFSETS_CODE_POINTS = 2;
 %constant int ACCEL_OVERLAP_AUTO = 0;
 %constant int ACCEL_OVERLAP_NO = 1;
 %constant int ACCEL_OVERLAP_YES = 2;
@@ -4700,6 +4753,140 @@ accel_loop_t *accel_loop_retain(accel_loop_t *batches);
 
 batches: A loop, or NULL.";
 void accel_loop_release(accel_loop_t *batches);
+
+%feature("docstring") accel_tokenizer_load "Loads the tokenizer of a model.
+
+path: A folder with tokenizer.json, of which tokenizer_config.json, special_tokens_map.json, added_tokens.json, generation_config.json, chat_template.jinja and additional_chat_templates/ are read too, or the path of a tokenizer.json alone.
+out: The tokenizer. Truncation and padding of the file are not applied: encode_options say it.
+Returns: ACCEL_OK; NOT_FOUND, IO; INVALID_ARGUMENT for a file that is broken, with the place; UNSUPPORTED without the plugin, and for a folder that has a vocabulary in another format only.";
+accel_status_t accel_tokenizer_load(const char *path, accel_tokenizer_t **OUTPUT);
+
+%feature("docstring") accel_tokenizer_from_json "Makes a tokenizer of texts in memory.
+
+json: The content of a tokenizer.json.
+config: The content of a tokenizer_config.json, or NULL.
+out: The tokenizer.
+Returns: As accel_tokenizer_load().";
+accel_status_t accel_tokenizer_from_json(const char *json, const char *config, accel_tokenizer_t **OUTPUT);
+
+%feature("docstring") accel_tokenizer_retain "Adds an owner.
+
+tokenizer: A tokenizer.
+Returns: The same tokenizer, with one owner more.";
+accel_tokenizer_t *accel_tokenizer_retain(accel_tokenizer_t *tokenizer);
+
+%feature("docstring") accel_tokenizer_release "Removes an owner.
+
+tokenizer: A tokenizer, or NULL.";
+void accel_tokenizer_release(accel_tokenizer_t *tokenizer);
+
+%feature("docstring") accel_tokenizer_encode "The ids of one text.
+
+tokenizer: A tokenizer.
+text: STRING or BYTES, or a list of two: a pair.
+options: NULL: defaults. Those of batches do not count.
+out: int64 [tokens], on the CPU.
+Returns: ACCEL_OK; TYPE_MISMATCH; INVALID_ARGUMENT for BYTES that are not UTF-8, with the position, and for a max_length that the special tokens do not fit in.";
+accel_status_t accel_tokenizer_encode(const accel_tokenizer_t *tokenizer, const accel_value_t *text, const accel_encode_options_t *options, accel_tensor_t **OUTPUT);
+
+%feature("docstring") accel_tokenizer_encode_batch "The ids of a batch of texts, as models take them. Many texts are shared among threads, which have ended when this returns.
+
+tokenizer: A tokenizer.
+texts: A list of texts or pairs, as accel_tokenizer_encode() takes them.
+options: NULL: defaults.
+out: A map: \"input_ids\" and \"attention_mask\" int64 [n_texts, length]; with token_type_ids \"token_type_ids\" of the same shape; with offsets \"offset_mapping\" int64 [n_texts, length, 2], first and behind the last, zeros where no text is.
+Returns: As accel_tokenizer_encode(), with the number of the text; INVALID_ARGUMENT for texts of different lengths without a padding token.";
+accel_status_t accel_tokenizer_encode_batch(const accel_tokenizer_t *tokenizer, const accel_value_t *texts, const accel_encode_options_t *options, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_tokenizer_decode "The text of ids.
+
+tokenizer: A tokenizer.
+ids: int64 or int32 [tokens], or [n_texts, tokens].
+options: NULL: defaults.
+out: A text, or a list of texts.
+Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH; INVALID_ARGUMENT for a negative id. Ids above the vocabulary have no text.";
+accel_status_t accel_tokenizer_decode(const accel_tokenizer_t *tokenizer, const accel_tensor_t *ids, const accel_decode_options_t *options, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_decode_stream_create "Begins to decode ids one after another, as generation gives them.
+
+tokenizer: A tokenizer.
+options: NULL: defaults. clean_up_spaces must not be 1, because it would change text that is out already.
+out: The stream.
+Returns: ACCEL_OK; INVALID_ARGUMENT.";
+accel_status_t accel_decode_stream_create(const accel_tokenizer_t *tokenizer, const accel_decode_options_t *options, accel_decode_stream_t **OUTPUT);
+
+%feature("docstring") accel_decode_stream_retain "Adds an owner.
+
+stream: A stream.
+Returns: The same stream, with one owner more.";
+accel_decode_stream_t *accel_decode_stream_retain(accel_decode_stream_t *stream);
+
+%feature("docstring") accel_decode_stream_release "Removes an owner.
+
+stream: A stream, or NULL.";
+void accel_decode_stream_release(accel_decode_stream_t *stream);
+
+%feature("docstring") accel_decode_stream_step "The text that one more id completes.
+
+stream: A stream.
+id: The next id.
+out: A text; empty as long as the last character is not whole.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a negative id.";
+accel_status_t accel_decode_stream_step(accel_decode_stream_t *stream, int64_t id, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_decode_stream_finish "Ends a text. The next step begins another one.
+
+stream: A stream.
+out: A text: the rest, with U+FFFD for a character that is not whole; mostly empty.
+Returns: ACCEL_OK.";
+accel_status_t accel_decode_stream_finish(accel_decode_stream_t *stream, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_tokenizer_token_to_id "The id of a token.
+
+tokenizer: A tokenizer.
+token: As it stands in the vocabulary.
+out: Its id.
+Returns: ACCEL_OK or NOT_FOUND.";
+accel_status_t accel_tokenizer_token_to_id(const accel_tokenizer_t *tokenizer, const char *token, int64_t *OUTPUT);
+
+%feature("docstring") accel_tokenizer_id_to_token "The token of an id.
+
+tokenizer: A tokenizer.
+id: Its id.
+out: A text, as it stands in the vocabulary.
+Returns: ACCEL_OK or NOT_FOUND.";
+accel_status_t accel_tokenizer_id_to_token(const accel_tokenizer_t *tokenizer, int64_t id, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_tokenizer_vocabulary_size "The size of the vocabulary. The embedding of a model may be larger.
+
+tokenizer: A tokenizer.
+Returns: The number of its tokens, added ones included; -1 for an invalid handle.";
+int64_t accel_tokenizer_vocabulary_size(const accel_tokenizer_t *tokenizer);
+
+%feature("docstring") accel_tokenizer_describe "Describes a tokenizer by its files.
+
+tokenizer: A tokenizer.
+out: A map: \"model\", the kind of vocabulary (\"BPE\", \"WordPiece\", \"Unigram\", \"WordLevel\"); \"vocabulary_size\"; of \"bos_token\", \"eos_token\", \"unk_token\", \"sep_token\", \"pad_token\", \"cls_token\" and \"mask_token\" those that there are, and their ids under \"bos_token_id\" and so on; \"additional_special_tokens\", a list; \"eos_token_ids\", a list of all that end an answer, by generation_config.json too; \"model_max_length\", where it is known; \"padding_side\", \"truncation_side\"; \"model_input_names\"; \"chat_templates\", the names of them.
+Returns: ACCEL_OK.";
+accel_status_t accel_tokenizer_describe(const accel_tokenizer_t *tokenizer, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_tokenizer_chat_text "The text of a chat, by a template in Jinja. A template has no access to files, time apart, or to the program, and ends after a bounded number of steps.
+
+tokenizer: A tokenizer.
+messages: A list of maps, such as {\"role\": \"user\", \"content\": \"...\"}, or a text with such a list in JSON.
+options: NULL: defaults.
+out: A text.
+Returns: ACCEL_OK; NOT_FOUND without a template; INVALID_ARGUMENT for a template that is broken, does not end, or refuses the messages, with its words and line; TYPE_MISMATCH.";
+accel_status_t accel_tokenizer_chat_text(const accel_tokenizer_t *tokenizer, const accel_value_t *messages, const accel_chat_options_t *options, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_tokenizer_encode_chat "The ids of a chat: its text, encoded without the special tokens that the template has put there itself.
+
+tokenizer: A tokenizer.
+messages: As accel_tokenizer_chat_text().
+options: As accel_tokenizer_chat_text().
+out: int64 [tokens], on the CPU.
+Returns: As accel_tokenizer_chat_text().";
+accel_status_t accel_tokenizer_encode_chat(const accel_tokenizer_t *tokenizer, const accel_value_t *messages, const accel_chat_options_t *options, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_split_layers "Splits the layers of a model over the ranks along the axis \"tensor\" of the mesh, in place, ahead of accel_prepare_model(), which then takes them as they are. For models that no process has the memory of: one without memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model() reads of each weight only what this rank stores. Of other models a rank has one whole parameter after the other. What has no memory yet when the model is prepared gets its layer's initial values, those of a model that is not split.
 

@@ -75,6 +75,10 @@ const char* object_kind_name(ObjectKind kind) {
       return "progress bar";
     case ObjectKind::kProfile:
       return "profile";
+    case ObjectKind::kTokenizer:
+      return "tokenizer";
+    case ObjectKind::kDecodeStream:
+      return "decode stream";
   }
   return "pointer that is not a handle";
 }

@@ -87,6 +87,12 @@ constexpr OptionChoice kPaddingSideChoices[] = {
     {"left", 1},
 };
 
+constexpr OptionChoice kTextOffsetsChoices[] = {
+    {"none", 0},
+    {"bytes", 1},
+    {"code_points", 2},
+};
+
 constexpr OptionChoice kOverlapChoices[] = {
     {"auto", 0},
     {"no", 1},
@@ -540,6 +546,33 @@ constexpr OptionField kDataloaderOptions[] = {
     {"padding_masks", "With PAD, 1: a bool tensor, true where no filling is, as \"<key>_mask\" in a map, elsewhere behind the tensor. Default 0", OptionKind::kFlag, 4, 84, 108, kNone, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
+constexpr OptionField kEncodeOptions[] = {
+    {"add_special_tokens", "1: with the tokens that the template puts around a text. Default 1", OptionKind::kFlag, 4, 8, 56, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"parse_special_tokens", "0: the names of special tokens inside a text are ordinary text, for text of strangers. Default 1", OptionKind::kFlag, 4, 12, 86, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"max_length", "Longer sequences are cut to so many tokens, special ones included; 0: they are not. In [0, inf). Default 0", OptionKind::kInteger, 8, 16, 83, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"truncation_side", "The side that is cut off. Default: that of tokenizer_config.json, else RIGHT", OptionKind::kChoice, 4, 24, 25, kNone, nullptr, nullptr, "that of tokenizer_config.json, else RIGHT", kPaddingSideChoices, std::size(kPaddingSideChoices), false},
+    {"padding_side", "The side of a batch that is filled. Default: that of tokenizer_config.json, else RIGHT", OptionKind::kChoice, 4, 28, 35, kNone, nullptr, nullptr, "that of tokenizer_config.json, else RIGHT", kPaddingSideChoices, std::size(kPaddingSideChoices), false},
+    {"pad_to_length", "Sequences of a batch are filled up to at least this; 0: to the longest. In [0, inf). Default 0", OptionKind::kInteger, 8, 32, 71, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"pad_to_multiple_of", "The length of a batch is rounded up to it. In [1, inf). Default 1", OptionKind::kInteger, 8, 40, 42, {1, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"pad_token_id", "The filling. In [0, inf). Default: the tokenizer's padding token", OptionKind::kInteger, 8, 48, 12, {0, kInfinity, false, true}, nullptr, nullptr, "the tokenizer's padding token", nullptr, 0, false},
+    {"token_type_ids", "1: a batch says which text of a pair a token is from. Default: as model_input_names of tokenizer_config.json say, else for WordPiece only", OptionKind::kFlag, 4, 56, 53, kNone, nullptr, nullptr, "as model_input_names of tokenizer_config.json say, else for WordPiece only", nullptr, 0, false},
+    {"offsets", "A batch says where in its text each token stands. Default NONE", OptionKind::kChoice, 4, 60, 49, kNone, nullptr, "none", nullptr, kTextOffsetsChoices, std::size(kTextOffsetsChoices), false},
+};
+
+constexpr OptionField kDecodeOptions[] = {
+    {"skip_special_tokens", "1: special tokens are left out. Default 0", OptionKind::kFlag, 4, 8, 31, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"clean_up_spaces", "1: no space stands before punctuation and English contractions. Default: as clean_up_tokenization_spaces of tokenizer_config.json says, else 0", OptionKind::kFlag, 4, 12, 63, kNone, nullptr, nullptr, "as clean_up_tokenization_spaces of tokenizer_config.json says, else 0", nullptr, 0, false},
+};
+
+constexpr OptionField kChatOptions[] = {
+    {"add_generation_prompt", "1: the beginning of an answer follows. Default 0", OptionKind::kFlag, 4, 8, 38, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"continue_final_message", "1: the text ends inside the last message, which a model continues. Default 0", OptionKind::kFlag, 4, 12, 66, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"chat_template", "The name of one of the tokenizer's templates, or the text of a template in Jinja, which has \"{\". Default: the tokenizer's \"default\" one, or \"tool_use\" if there are tools", OptionKind::kText, 8, 16, 96, kNone, nullptr, nullptr, "the tokenizer's \"default\" one, or \"tool_use\" if there are tools", nullptr, 0, false},
+    {"tools", "A list of maps: the schemas of functions that the model may call. Default: none", OptionKind::kObject, 8, 24, 65, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"documents", "A list of maps for the template. Default: none", OptionKind::kObject, 8, 32, 32, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"variables", "A map of more variables for the template. Default: none", OptionKind::kObject, 8, 40, 41, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+};
+
 constexpr OptionField kTensorParallelOptions[] = {
     {"plan", "Rules; or \"auto\": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or \"none\": the program's own forward splits the model. Variable PARALLELISM_CONFIG_TP_PLAN. Default \"auto\"", OptionKind::kText, 8, 8, 153, kNone, "PARALLELISM_CONFIG_TP_PLAN", "auto", nullptr, nullptr, 0, false},
     {"verify_gradients", "1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Variable PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS. Default 1", OptionKind::kFlag, 4, 16, 243, kNone, "PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS", "1", nullptr, nullptr, 0, false},
@@ -969,6 +1002,9 @@ const OptionTable packing_options{"accel_packing_options_t", 48, kPackingOptions
 const OptionTable csv_options{"accel_csv_options_t", 40, kCsvOptions, std::size(kCsvOptions)};
 const OptionTable image_options{"accel_image_options_t", 32, kImageOptions, std::size(kImageOptions)};
 const OptionTable dataloader_options{"accel_dataloader_options_t", 88, kDataloaderOptions, std::size(kDataloaderOptions)};
+const OptionTable encode_options{"accel_encode_options_t", 64, kEncodeOptions, std::size(kEncodeOptions)};
+const OptionTable decode_options{"accel_decode_options_t", 16, kDecodeOptions, std::size(kDecodeOptions)};
+const OptionTable chat_options{"accel_chat_options_t", 48, kChatOptions, std::size(kChatOptions)};
 const OptionTable tensor_parallel_options{"accel_tensor_parallel_options_t", 48, kTensorParallelOptions, std::size(kTensorParallelOptions)};
 const OptionTable context_parallel_options{"accel_context_parallel_options_t", 32, kContextParallelOptions, std::size(kContextParallelOptions)};
 const OptionTable expert_parallel_options{"accel_expert_parallel_options_t", 24, kExpertParallelOptions, std::size(kExpertParallelOptions)};
@@ -1042,6 +1078,9 @@ OptionTables all_option_tables() {
       &option_tables::csv_options,
       &option_tables::image_options,
       &option_tables::dataloader_options,
+      &option_tables::encode_options,
+      &option_tables::decode_options,
+      &option_tables::chat_options,
       &option_tables::tensor_parallel_options,
       &option_tables::context_parallel_options,
       &option_tables::expert_parallel_options,

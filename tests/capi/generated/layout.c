@@ -315,6 +315,30 @@ SAME(place_of_accel_dataloader_options_t_padding_value, offsetof(accel_dataloade
 SAME(place_of_accel_dataloader_options_t_pad_to_multiple_of, offsetof(accel_dataloader_options_t, pad_to_multiple_of) == 72 && sizeof(((accel_dataloader_options_t *)0)->pad_to_multiple_of) == 8);
 SAME(place_of_accel_dataloader_options_t_padding_side, offsetof(accel_dataloader_options_t, padding_side) == 80 && sizeof(((accel_dataloader_options_t *)0)->padding_side) == 4);
 SAME(place_of_accel_dataloader_options_t_padding_masks, offsetof(accel_dataloader_options_t, padding_masks) == 84 && sizeof(((accel_dataloader_options_t *)0)->padding_masks) == 4);
+SAME(size_of_accel_encode_options_t, sizeof(accel_encode_options_t) == 64);
+SAME(place_of_accel_encode_options_t_struct_size, offsetof(accel_encode_options_t, struct_size) == 0 && sizeof(((accel_encode_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_encode_options_t_add_special_tokens, offsetof(accel_encode_options_t, add_special_tokens) == 8 && sizeof(((accel_encode_options_t *)0)->add_special_tokens) == 4);
+SAME(place_of_accel_encode_options_t_parse_special_tokens, offsetof(accel_encode_options_t, parse_special_tokens) == 12 && sizeof(((accel_encode_options_t *)0)->parse_special_tokens) == 4);
+SAME(place_of_accel_encode_options_t_max_length, offsetof(accel_encode_options_t, max_length) == 16 && sizeof(((accel_encode_options_t *)0)->max_length) == 8);
+SAME(place_of_accel_encode_options_t_truncation_side, offsetof(accel_encode_options_t, truncation_side) == 24 && sizeof(((accel_encode_options_t *)0)->truncation_side) == 4);
+SAME(place_of_accel_encode_options_t_padding_side, offsetof(accel_encode_options_t, padding_side) == 28 && sizeof(((accel_encode_options_t *)0)->padding_side) == 4);
+SAME(place_of_accel_encode_options_t_pad_to_length, offsetof(accel_encode_options_t, pad_to_length) == 32 && sizeof(((accel_encode_options_t *)0)->pad_to_length) == 8);
+SAME(place_of_accel_encode_options_t_pad_to_multiple_of, offsetof(accel_encode_options_t, pad_to_multiple_of) == 40 && sizeof(((accel_encode_options_t *)0)->pad_to_multiple_of) == 8);
+SAME(place_of_accel_encode_options_t_pad_token_id, offsetof(accel_encode_options_t, pad_token_id) == 48 && sizeof(((accel_encode_options_t *)0)->pad_token_id) == 8);
+SAME(place_of_accel_encode_options_t_token_type_ids, offsetof(accel_encode_options_t, token_type_ids) == 56 && sizeof(((accel_encode_options_t *)0)->token_type_ids) == 4);
+SAME(place_of_accel_encode_options_t_offsets, offsetof(accel_encode_options_t, offsets) == 60 && sizeof(((accel_encode_options_t *)0)->offsets) == 4);
+SAME(size_of_accel_decode_options_t, sizeof(accel_decode_options_t) == 16);
+SAME(place_of_accel_decode_options_t_struct_size, offsetof(accel_decode_options_t, struct_size) == 0 && sizeof(((accel_decode_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_decode_options_t_skip_special_tokens, offsetof(accel_decode_options_t, skip_special_tokens) == 8 && sizeof(((accel_decode_options_t *)0)->skip_special_tokens) == 4);
+SAME(place_of_accel_decode_options_t_clean_up_spaces, offsetof(accel_decode_options_t, clean_up_spaces) == 12 && sizeof(((accel_decode_options_t *)0)->clean_up_spaces) == 4);
+SAME(size_of_accel_chat_options_t, sizeof(accel_chat_options_t) == 48);
+SAME(place_of_accel_chat_options_t_struct_size, offsetof(accel_chat_options_t, struct_size) == 0 && sizeof(((accel_chat_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_chat_options_t_add_generation_prompt, offsetof(accel_chat_options_t, add_generation_prompt) == 8 && sizeof(((accel_chat_options_t *)0)->add_generation_prompt) == 4);
+SAME(place_of_accel_chat_options_t_continue_final_message, offsetof(accel_chat_options_t, continue_final_message) == 12 && sizeof(((accel_chat_options_t *)0)->continue_final_message) == 4);
+SAME(place_of_accel_chat_options_t_chat_template, offsetof(accel_chat_options_t, chat_template) == 16 && sizeof(((accel_chat_options_t *)0)->chat_template) == 8);
+SAME(place_of_accel_chat_options_t_tools, offsetof(accel_chat_options_t, tools) == 24 && sizeof(((accel_chat_options_t *)0)->tools) == 8);
+SAME(place_of_accel_chat_options_t_documents, offsetof(accel_chat_options_t, documents) == 32 && sizeof(((accel_chat_options_t *)0)->documents) == 8);
+SAME(place_of_accel_chat_options_t_variables, offsetof(accel_chat_options_t, variables) == 40 && sizeof(((accel_chat_options_t *)0)->variables) == 8);
 SAME(size_of_accel_tensor_parallel_options_t, sizeof(accel_tensor_parallel_options_t) == 48);
 SAME(place_of_accel_tensor_parallel_options_t_struct_size, offsetof(accel_tensor_parallel_options_t, struct_size) == 0 && sizeof(((accel_tensor_parallel_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_tensor_parallel_options_t_plan, offsetof(accel_tensor_parallel_options_t, plan) == 8 && sizeof(((accel_tensor_parallel_options_t *)0)->plan) == 8);
@@ -821,6 +845,9 @@ SAME(value_of_ACCEL_COLLATE_STACK, ACCEL_COLLATE_STACK == 0);
 SAME(value_of_ACCEL_COLLATE_PAD, ACCEL_COLLATE_PAD == 1);
 SAME(value_of_ACCEL_PADDING_SIDE_RIGHT, ACCEL_PADDING_SIDE_RIGHT == 0);
 SAME(value_of_ACCEL_PADDING_SIDE_LEFT, ACCEL_PADDING_SIDE_LEFT == 1);
+SAME(value_of_ACCEL_TEXT_OFFSETS_NONE, ACCEL_TEXT_OFFSETS_NONE == 0);
+SAME(value_of_ACCEL_TEXT_OFFSETS_BYTES, ACCEL_TEXT_OFFSETS_BYTES == 1);
+SAME(value_of_ACCEL_TEXT_OFFSETS_CODE_POINTS, ACCEL_TEXT_OFFSETS_CODE_POINTS == 2);
 SAME(value_of_ACCEL_OVERLAP_AUTO, ACCEL_OVERLAP_AUTO == 0);
 SAME(value_of_ACCEL_OVERLAP_NO, ACCEL_OVERLAP_NO == 1);
 SAME(value_of_ACCEL_OVERLAP_YES, ACCEL_OVERLAP_YES == 2);
@@ -1156,6 +1183,33 @@ static void test_accel_dataloader_options_t(void **state) {
   (void)state;
   memset(&given, 0x5a, sizeof(given));
   assert_int_equal(accel_options_init(ACCEL_OPTIONS_DATALOADER, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_encode_options_t(void **state) {
+  static const accel_encode_options_t expected = ACCEL_ENCODE_OPTIONS_INIT;
+  accel_encode_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_ENCODE, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_decode_options_t(void **state) {
+  static const accel_decode_options_t expected = ACCEL_DECODE_OPTIONS_INIT;
+  accel_decode_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_DECODE, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_chat_options_t(void **state) {
+  static const accel_chat_options_t expected = ACCEL_CHAT_OPTIONS_INIT;
+  accel_chat_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_CHAT, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1533,6 +1587,9 @@ int main(void) {
       cmocka_unit_test(test_accel_csv_options_t),
       cmocka_unit_test(test_accel_image_options_t),
       cmocka_unit_test(test_accel_dataloader_options_t),
+      cmocka_unit_test(test_accel_encode_options_t),
+      cmocka_unit_test(test_accel_decode_options_t),
+      cmocka_unit_test(test_accel_chat_options_t),
       cmocka_unit_test(test_accel_tensor_parallel_options_t),
       cmocka_unit_test(test_accel_context_parallel_options_t),
       cmocka_unit_test(test_accel_expert_parallel_options_t),

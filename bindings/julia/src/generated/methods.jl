@@ -19,6 +19,7 @@ const CHOICES = (
     merge_end = (first = 0, all = 1,),
     collate = (stack = 0, pad = 1,),
     padding_side = (right = 0, left = 1,),
+    text_offsets = (none = 0, bytes = 1, code_points = 2,),
     overlap = (auto = 0, no = 1, yes = 2,),
     context_method = (all_gather = 0, ring = 1, ulysses = 2,),
     load_balance = (no = 0, auto = 1,),
@@ -50,6 +51,7 @@ choices(::Type{LibAccel.accel_cyclic_options_t}) = (mode = CHOICES.cycle_mode,)
 choices(::Type{LibAccel.accel_plateau_options_t}) = (mode = CHOICES.metric_mode, threshold_mode = CHOICES.threshold_mode,)
 choices(::Type{LibAccel.accel_packing_options_t}) = (packing = CHOICES.packing,)
 choices(::Type{LibAccel.accel_dataloader_options_t}) = (collate = CHOICES.collate, padding_side = CHOICES.padding_side,)
+choices(::Type{LibAccel.accel_encode_options_t}) = (truncation_side = CHOICES.padding_side, padding_side = CHOICES.padding_side, offsets = CHOICES.text_offsets,)
 choices(::Type{LibAccel.accel_tensor_parallel_options_t}) = (overlap = CHOICES.overlap,)
 choices(::Type{LibAccel.accel_context_parallel_options_t}) = (method = CHOICES.context_method, load_balance = CHOICES.load_balance,)
 choices(::Type{LibAccel.accel_ddp_options_t}) = (comm_hook = CHOICES.ddp_comm_hook, comm_wrapper = CHOICES.ddp_comm_hook,)
@@ -2243,6 +2245,38 @@ set_epoch!(loader::DataLoader, epoch) =
     (LibAccel.accel_dataloader_set_epoch(loader, epoch); loader)
 
 """
+    Tokenizer(path)
+
+Loads the tokenizer of a model.
+
+- `path`: A folder with tokenizer.json, of which tokenizer_config.json, special_tokens_map.json, added_tokens.json, generation_config.json, chat_template.jinja and additional_chat_templates/ are read too, or the path of a tokenizer.json alone.
+"""
+Tokenizer(path::AbstractString) =
+    made(Tokenizer, out -> LibAccel.accel_tokenizer_load(string(path), out))
+
+"""
+    tokenizer_from_json(json, config = nothing)
+
+Makes a tokenizer of texts in memory.
+
+- `json`: The content of a tokenizer.json.
+- `config`: The content of a tokenizer_config.json, or `nothing`.
+"""
+tokenizer_from_json(json::AbstractString, config = nothing) =
+    made(Tokenizer, out -> LibAccel.accel_tokenizer_from_json(string(json), something(config, C_NULL), out))
+
+"""
+    DecodeStream(tokenizer; options...)
+
+Begins to decode ids one after another, as generation gives them.
+
+- `skip_special_tokens`: 1: special tokens are left out. Default 0
+- `clean_up_spaces`: 1: no space stands before punctuation and English contractions. Default: as clean_up_tokenization_spaces of tokenizer_config.json says, else 0
+"""
+DecodeStream(tokenizer::Tokenizer; options...) =
+    made(DecodeStream, out -> with_options(given -> LibAccel.accel_decode_stream_create(tokenizer, given, out), LibAccel.accel_decode_options_t; options...))
+
+"""
     current_epoch(loader)
 
 The epoch that the loader is in.
@@ -3646,6 +3680,163 @@ A new loader over the same data whose first epoch leaves out its first batches.
 """
 skip_first_batches(loader::DataLoader, num_batches) =
     of_form(loader, made(DataLoader, out -> LibAccel.accel_skip_first_batches(loader, num_batches, out)))
+
+"""
+    encode(tokenizer, text; options...)
+
+The ids of one text.
+
+- `text`: STRING or BYTES, or a list of two: a pair.
+- `add_special_tokens`: 1: with the tokens that the template puts around a text. Default 1
+- `parse_special_tokens`: 0: the names of special tokens inside a text are ordinary text, for text of strangers. Default 1
+- `max_length`: Longer sequences are cut to so many tokens, special ones included; 0: they are not. In [0, inf). Default 0
+- `truncation_side`: The side that is cut off. Default: that of tokenizer_config.json, else RIGHT
+- `padding_side`: The side of a batch that is filled. Default: that of tokenizer_config.json, else RIGHT
+- `pad_to_length`: Sequences of a batch are filled up to at least this; 0: to the longest. In [0, inf). Default 0
+- `pad_to_multiple_of`: The length of a batch is rounded up to it. In [1, inf). Default 1
+- `pad_token_id`: The filling. In [0, inf). Default: the tokenizer's padding token
+- `token_type_ids`: 1: a batch says which text of a pair a token is from. Default: as model_input_names of tokenizer_config.json say, else for WordPiece only
+- `offsets`: A batch says where in its text each token stands. Default NONE
+"""
+encode(tokenizer::Tokenizer, text; options...) =
+    made(Tensor, out -> with_options(given -> lend(text -> LibAccel.accel_tokenizer_encode(tokenizer, text, given, out), text), LibAccel.accel_encode_options_t; options...))
+
+"""
+    encode_batch(tokenizer, texts; options...)
+
+The ids of a batch of texts, as models take them. Many texts are shared among threads, which have ended when this
+returns.
+
+- `texts`: A list of texts or pairs, as accel_tokenizer_encode() takes them.
+- `add_special_tokens`: 1: with the tokens that the template puts around a text. Default 1
+- `parse_special_tokens`: 0: the names of special tokens inside a text are ordinary text, for text of strangers. Default 1
+- `max_length`: Longer sequences are cut to so many tokens, special ones included; 0: they are not. In [0, inf). Default 0
+- `truncation_side`: The side that is cut off. Default: that of tokenizer_config.json, else RIGHT
+- `padding_side`: The side of a batch that is filled. Default: that of tokenizer_config.json, else RIGHT
+- `pad_to_length`: Sequences of a batch are filled up to at least this; 0: to the longest. In [0, inf). Default 0
+- `pad_to_multiple_of`: The length of a batch is rounded up to it. In [1, inf). Default 1
+- `pad_token_id`: The filling. In [0, inf). Default: the tokenizer's padding token
+- `token_type_ids`: 1: a batch says which text of a pair a token is from. Default: as model_input_names of tokenizer_config.json say, else for WordPiece only
+- `offsets`: A batch says where in its text each token stands. Default NONE
+
+Gives: A map: \"input_ids\" and \"attention_mask\" int64 [n_texts, length]; with token_type_ids \"token_type_ids\" of the same shape; with offsets \"offset_mapping\" int64 [n_texts, length, 2], first and behind the last, zeros where no text is.
+"""
+encode_batch(tokenizer::Tokenizer, texts; options...) =
+    result(out -> with_options(given -> lend(texts -> LibAccel.accel_tokenizer_encode_batch(tokenizer, texts, given, out), texts), LibAccel.accel_encode_options_t; options...))::Map
+
+"""
+    decode(tokenizer, ids; options...)
+
+The text of ids.
+
+- `skip_special_tokens`: 1: special tokens are left out. Default 0
+- `clean_up_spaces`: 1: no space stands before punctuation and English contractions. Default: as clean_up_tokenization_spaces of tokenizer_config.json says, else 0
+
+Gives: A text, or a list of texts.
+"""
+decode(tokenizer::Tokenizer, ids::Tensor; options...) =
+    result(out -> with_options(given -> LibAccel.accel_tokenizer_decode(tokenizer, ids, given, out), LibAccel.accel_decode_options_t; options...))
+
+"""
+    step(stream, id)
+
+The text that one more id completes.
+
+- `id`: The next id.
+
+Gives: A text; empty as long as the last character is not whole.
+"""
+step(stream::DecodeStream, id) =
+    result(out -> LibAccel.accel_decode_stream_step(stream, id, out))
+
+"""
+    finish(stream)
+
+Ends a text. The next step begins another one.
+
+Gives: A text: the rest, with U+FFFD for a character that is not whole; mostly empty.
+"""
+finish(stream::DecodeStream) =
+    result(out -> LibAccel.accel_decode_stream_finish(stream, out))
+
+"""
+    token_to_id(tokenizer, token)
+
+The id of a token.
+
+- `token`: As it stands in the vocabulary.
+
+Gives: Its id.
+"""
+token_to_id(tokenizer::Tokenizer, token) =
+    output(out -> LibAccel.accel_tokenizer_token_to_id(tokenizer, string(token), out), Int64)
+
+"""
+    id_to_token(tokenizer, id)
+
+The token of an id.
+
+- `id`: Its id.
+
+Gives: A text, as it stands in the vocabulary.
+"""
+id_to_token(tokenizer::Tokenizer, id) =
+    result(out -> LibAccel.accel_tokenizer_id_to_token(tokenizer, id, out))
+
+"""
+    vocabulary_size(tokenizer)
+
+The size of the vocabulary. The embedding of a model may be larger.
+
+Gives: The number of its tokens, added ones included; -1 for an invalid handle.
+"""
+vocabulary_size(tokenizer::Tokenizer) =
+    LibAccel.accel_tokenizer_vocabulary_size(tokenizer)
+
+"""
+    describe(tokenizer)
+
+Describes a tokenizer by its files.
+
+Gives: A map: \"model\", the kind of vocabulary (\"BPE\", \"WordPiece\", \"Unigram\", \"WordLevel\"); \"vocabulary_size\"; of \"bos_token\", \"eos_token\", \"unk_token\", \"sep_token\", \"pad_token\", \"cls_token\" and \"mask_token\" those that there are, and their ids under \"bos_token_id\" and so on; \"additional_special_tokens\", a list; \"eos_token_ids\", a list of all that end an answer, by generation_config.json too; \"model_max_length\", where it is known; \"padding_side\", \"truncation_side\"; \"model_input_names\"; \"chat_templates\", the names of them.
+"""
+describe(tokenizer::Tokenizer) =
+    result(out -> LibAccel.accel_tokenizer_describe(tokenizer, out))::Map
+
+"""
+    chat_text(tokenizer, messages; options...)
+
+The text of a chat, by a template in Jinja. A template has no access to files, time apart, or to the program, and ends
+after a bounded number of steps.
+
+- `messages`: A list of maps, such as {\"role\": \"user\", \"content\": \"...\"}, or a text with such a list in JSON.
+- `add_generation_prompt`: 1: the beginning of an answer follows. Default 0
+- `continue_final_message`: 1: the text ends inside the last message, which a model continues. Default 0
+- `chat_template`: The name of one of the tokenizer's templates, or the text of a template in Jinja, which has \"{\". Default: the tokenizer's \"default\" one, or \"tool_use\" if there are tools
+- `tools`: A list of maps: the schemas of functions that the model may call. Default: none
+- `documents`: A list of maps for the template. Default: none
+- `variables`: A map of more variables for the template. Default: none
+
+Gives: A text.
+"""
+chat_text(tokenizer::Tokenizer, messages; options...) =
+    result(out -> with_options(given -> lend(messages -> LibAccel.accel_tokenizer_chat_text(tokenizer, messages, given, out), messages), LibAccel.accel_chat_options_t; options...))
+
+"""
+    encode_chat(tokenizer, messages; options...)
+
+The ids of a chat: its text, encoded without the special tokens that the template has put there itself.
+
+- `messages`: As accel_tokenizer_chat_text().
+- `add_generation_prompt`: 1: the beginning of an answer follows. Default 0
+- `continue_final_message`: 1: the text ends inside the last message, which a model continues. Default 0
+- `chat_template`: The name of one of the tokenizer's templates, or the text of a template in Jinja, which has \"{\". Default: the tokenizer's \"default\" one, or \"tool_use\" if there are tools
+- `tools`: A list of maps: the schemas of functions that the model may call. Default: none
+- `documents`: A list of maps for the template. Default: none
+- `variables`: A map of more variables for the template. Default: none
+"""
+encode_chat(tokenizer::Tokenizer, messages; options...) =
+    made(Tensor, out -> with_options(given -> lend(messages -> LibAccel.accel_tokenizer_encode_chat(tokenizer, messages, given, out), messages), LibAccel.accel_chat_options_t; options...))
 
 """
     split_layers(state, model; options...)

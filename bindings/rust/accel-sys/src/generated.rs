@@ -65,6 +65,9 @@ pub type accel_collate_t = i32;
 /// Where the filling goes. The numbers are pinned.
 pub type accel_padding_side_t = i32;
 
+/// The unit of offsets. The numbers are pinned.
+pub type accel_text_offsets_t = i32;
+
 /// Whether communication overlaps with computation. The numbers are pinned.
 pub type accel_overlap_t = i32;
 
@@ -513,6 +516,13 @@ pub const ACCEL_PADDING_SIDE_RIGHT: accel_padding_side_t = 0;
 
 pub const ACCEL_PADDING_SIDE_LEFT: accel_padding_side_t = 1;
 
+pub const ACCEL_TEXT_OFFSETS_NONE: accel_text_offsets_t = 0;
+
+/// of the UTF-8 text
+pub const ACCEL_TEXT_OFFSETS_BYTES: accel_text_offsets_t = 1;
+
+pub const ACCEL_TEXT_OFFSETS_CODE_POINTS: accel_text_offsets_t = 2;
+
 /// where this process has processors beside those of its compute threads
 pub const ACCEL_OVERLAP_AUTO: accel_overlap_t = 0;
 
@@ -850,6 +860,20 @@ pub struct accel_generator_t {
 /// the ranks as a grid of named axes
 #[repr(C)]
 pub struct accel_mesh_t {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
+/// a vocabulary with its rules
+#[repr(C)]
+pub struct accel_tokenizer_t {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
+/// ids that become text one after another
+#[repr(C)]
+pub struct accel_decode_stream_t {
     _opaque: [u8; 0],
     _not_send: core::marker::PhantomData<*mut u8>,
 }
@@ -2672,6 +2696,111 @@ pub const ACCEL_DATALOADER_OPTIONS_INIT: accel_dataloader_options_t = accel_data
 impl Default for accel_dataloader_options_t {
     fn default() -> Self {
         ACCEL_DATALOADER_OPTIONS_INIT
+    }
+}
+
+/// How texts become ids.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_encode_options_t {
+    pub struct_size: usize,
+    /// 1: with the tokens that the template puts around a text. Default 1
+    pub add_special_tokens: accel_flag_t,
+    /// 0: the names of special tokens inside a text are ordinary text, for text of strangers. Default 1
+    pub parse_special_tokens: accel_flag_t,
+    /// Longer sequences are cut to so many tokens, special ones included; 0: they are not. In \[0, inf). Default 0
+    pub max_length: i64,
+    /// The side that is cut off. Default: that of tokenizer_config.json, else RIGHT
+    pub truncation_side: accel_padding_side_t,
+    /// The side of a batch that is filled. Default: that of tokenizer_config.json, else RIGHT
+    pub padding_side: accel_padding_side_t,
+    /// Sequences of a batch are filled up to at least this; 0: to the longest. In \[0, inf). Default 0
+    pub pad_to_length: i64,
+    /// The length of a batch is rounded up to it. In \[1, inf). Default 1
+    pub pad_to_multiple_of: i64,
+    /// The filling. In \[0, inf). Default: the tokenizer's padding token
+    pub pad_token_id: i64,
+    /// 1: a batch says which text of a pair a token is from. Default: as model_input_names of tokenizer_config.json say, else for WordPiece only
+    pub token_type_ids: accel_flag_t,
+    /// A batch says where in its text each token stands. Default NONE
+    pub offsets: accel_text_offsets_t,
+}
+
+/// Every field of [`accel_encode_options_t`] unset.
+pub const ACCEL_ENCODE_OPTIONS_INIT: accel_encode_options_t = accel_encode_options_t {
+    struct_size: core::mem::size_of::<accel_encode_options_t>(),
+    add_special_tokens: ACCEL_UNSET,
+    parse_special_tokens: ACCEL_UNSET,
+    max_length: ACCEL_UNSET_INT64,
+    truncation_side: ACCEL_UNSET,
+    padding_side: ACCEL_UNSET,
+    pad_to_length: ACCEL_UNSET_INT64,
+    pad_to_multiple_of: ACCEL_UNSET_INT64,
+    pad_token_id: ACCEL_UNSET_INT64,
+    token_type_ids: ACCEL_UNSET,
+    offsets: ACCEL_UNSET,
+};
+impl Default for accel_encode_options_t {
+    fn default() -> Self {
+        ACCEL_ENCODE_OPTIONS_INIT
+    }
+}
+
+/// How ids become text.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_decode_options_t {
+    pub struct_size: usize,
+    /// 1: special tokens are left out. Default 0
+    pub skip_special_tokens: accel_flag_t,
+    /// 1: no space stands before punctuation and English contractions. Default: as clean_up_tokenization_spaces of tokenizer_config.json says, else 0
+    pub clean_up_spaces: accel_flag_t,
+}
+
+/// Every field of [`accel_decode_options_t`] unset.
+pub const ACCEL_DECODE_OPTIONS_INIT: accel_decode_options_t = accel_decode_options_t {
+    struct_size: core::mem::size_of::<accel_decode_options_t>(),
+    skip_special_tokens: ACCEL_UNSET,
+    clean_up_spaces: ACCEL_UNSET,
+};
+impl Default for accel_decode_options_t {
+    fn default() -> Self {
+        ACCEL_DECODE_OPTIONS_INIT
+    }
+}
+
+/// How a chat becomes text.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_chat_options_t {
+    pub struct_size: usize,
+    /// 1: the beginning of an answer follows. Default 0
+    pub add_generation_prompt: accel_flag_t,
+    /// 1: the text ends inside the last message, which a model continues. Default 0
+    pub continue_final_message: accel_flag_t,
+    /// The name of one of the tokenizer's templates, or the text of a template in Jinja, which has "{". Default: the tokenizer's "default" one, or "tool_use" if there are tools
+    pub chat_template: *const c_char,
+    /// A list of maps: the schemas of functions that the model may call. Default: none
+    pub tools: *const accel_value_t,
+    /// A list of maps for the template. Default: none
+    pub documents: *const accel_value_t,
+    /// A map of more variables for the template. Default: none
+    pub variables: *const accel_value_t,
+}
+
+/// Every field of [`accel_chat_options_t`] unset.
+pub const ACCEL_CHAT_OPTIONS_INIT: accel_chat_options_t = accel_chat_options_t {
+    struct_size: core::mem::size_of::<accel_chat_options_t>(),
+    add_generation_prompt: ACCEL_UNSET,
+    continue_final_message: ACCEL_UNSET,
+    chat_template: core::ptr::null(),
+    tools: core::ptr::null(),
+    documents: core::ptr::null(),
+    variables: core::ptr::null(),
+};
+impl Default for accel_chat_options_t {
+    fn default() -> Self {
+        ACCEL_CHAT_OPTIONS_INIT
     }
 }
 
@@ -8712,6 +8841,200 @@ functions! {
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_loop_release(batches: *mut accel_loop_t);
+
+    /// Loads the tokenizer of a model.
+    ///
+    /// * `path`: A folder with tokenizer.json, of which tokenizer_config.json, special_tokens_map.json, added_tokens.json, generation_config.json, chat_template.jinja and additional_chat_templates/ are read too, or the path of a tokenizer.json alone.
+    /// * `out`: The tokenizer. Truncation and padding of the file are not applied: encode_options say it.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND, IO; INVALID_ARGUMENT for a file that is broken, with the place; UNSUPPORTED without the plugin, and for a folder that has a vocabulary in another format only.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_tokenizer_load(path: *const c_char, out: *mut *mut accel_tokenizer_t) -> accel_status_t;
+
+    /// Makes a tokenizer of texts in memory.
+    ///
+    /// * `json`: The content of a tokenizer.json.
+    /// * `config`: NULL is allowed. The content of a tokenizer_config.json, or NULL.
+    /// * `out`: The tokenizer.
+    ///
+    /// Returns: As accel_tokenizer_load().
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_tokenizer_from_json(json: *const c_char, config: *const c_char, out: *mut *mut accel_tokenizer_t) -> accel_status_t;
+
+    /// Adds an owner.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    ///
+    /// Returns: The same tokenizer, with one owner more.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tokenizer_retain(tokenizer: *mut accel_tokenizer_t) -> *mut accel_tokenizer_t;
+
+    /// Removes an owner.
+    ///
+    /// * `tokenizer`: NULL is allowed. A tokenizer, or NULL.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tokenizer_release(tokenizer: *mut accel_tokenizer_t);
+
+    /// The ids of one text.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    /// * `text`: STRING or BYTES, or a list of two: a pair.
+    /// * `options`: NULL is allowed. NULL: defaults. Those of batches do not count.
+    /// * `out`: int64 \[tokens\], on the CPU.
+    ///
+    /// Returns: ACCEL_OK; TYPE_MISMATCH; INVALID_ARGUMENT for BYTES that are not UTF-8, with the position, and for a max_length that the special tokens do not fit in.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_tokenizer_encode(tokenizer: *const accel_tokenizer_t, text: *const accel_value_t, options: *const accel_encode_options_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// The ids of a batch of texts, as models take them.
+    ///
+    /// Many texts are shared among threads, which have ended when this returns.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    /// * `texts`: A list of texts or pairs, as accel_tokenizer_encode() takes them.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: A map: "input_ids" and "attention_mask" int64 \[n_texts, length\]; with token_type_ids "token_type_ids" of the same shape; with offsets "offset_mapping" int64 \[n_texts, length, 2\], first and behind the last, zeros where no text is.
+    ///
+    /// Returns: As accel_tokenizer_encode(), with the number of the text; INVALID_ARGUMENT for texts of different lengths without a padding token.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_tokenizer_encode_batch(tokenizer: *const accel_tokenizer_t, texts: *const accel_value_t, options: *const accel_encode_options_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The text of ids.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    /// * `ids`: int64 or int32 \[tokens\], or \[n_texts, tokens\].
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: A text, or a list of texts.
+    ///
+    /// Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH; INVALID_ARGUMENT for a negative id. Ids above the vocabulary have no text.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_tokenizer_decode(tokenizer: *const accel_tokenizer_t, ids: *const accel_tensor_t, options: *const accel_decode_options_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Begins to decode ids one after another, as generation gives them.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    /// * `options`: NULL is allowed. NULL: defaults. clean_up_spaces must not be 1, because it would change text that is out already.
+    /// * `out`: The stream.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_decode_stream_create(tokenizer: *const accel_tokenizer_t, options: *const accel_decode_options_t, out: *mut *mut accel_decode_stream_t) -> accel_status_t;
+
+    /// Adds an owner.
+    ///
+    /// * `stream`: A stream.
+    ///
+    /// Returns: The same stream, with one owner more.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_decode_stream_retain(stream: *mut accel_decode_stream_t) -> *mut accel_decode_stream_t;
+
+    /// Removes an owner.
+    ///
+    /// * `stream`: NULL is allowed. A stream, or NULL.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_decode_stream_release(stream: *mut accel_decode_stream_t);
+
+    /// The text that one more id completes.
+    ///
+    /// * `stream`: A stream.
+    /// * `id`: The next id.
+    /// * `out`: A text; empty as long as the last character is not whole.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a negative id.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_decode_stream_step(stream: *mut accel_decode_stream_t, id: i64, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Ends a text.
+    ///
+    /// The next step begins another one.
+    ///
+    /// * `stream`: A stream.
+    /// * `out`: A text: the rest, with U+FFFD for a character that is not whole; mostly empty.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_decode_stream_finish(stream: *mut accel_decode_stream_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The id of a token.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    /// * `token`: As it stands in the vocabulary.
+    /// * `out`: Its id.
+    ///
+    /// Returns: ACCEL_OK or NOT_FOUND.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tokenizer_token_to_id(tokenizer: *const accel_tokenizer_t, token: *const c_char, out: *mut i64) -> accel_status_t;
+
+    /// The token of an id.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    /// * `id`: Its id.
+    /// * `out`: A text, as it stands in the vocabulary.
+    ///
+    /// Returns: ACCEL_OK or NOT_FOUND.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tokenizer_id_to_token(tokenizer: *const accel_tokenizer_t, id: i64, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The size of the vocabulary.
+    ///
+    /// The embedding of a model may be larger.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    ///
+    /// Returns: The number of its tokens, added ones included; -1 for an invalid handle.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tokenizer_vocabulary_size(tokenizer: *const accel_tokenizer_t) -> i64;
+
+    /// Describes a tokenizer by its files.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    /// * `out`: A map: "model", the kind of vocabulary ("BPE", "WordPiece", "Unigram", "WordLevel"); "vocabulary_size"; of "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token" and "mask_token" those that there are, and their ids under "bos_token_id" and so on; "additional_special_tokens", a list; "eos_token_ids", a list of all that end an answer, by generation_config.json too; "model_max_length", where it is known; "padding_side", "truncation_side"; "model_input_names"; "chat_templates", the names of them.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tokenizer_describe(tokenizer: *const accel_tokenizer_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The text of a chat, by a template in Jinja.
+    ///
+    /// A template has no access to files, time apart, or to the program, and ends after a bounded number of steps.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    /// * `messages`: A list of maps, such as {"role": "user", "content": "..."}, or a text with such a list in JSON.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: A text.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND without a template; INVALID_ARGUMENT for a template that is broken, does not end, or refuses the messages, with its words and line; TYPE_MISMATCH.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_tokenizer_chat_text(tokenizer: *const accel_tokenizer_t, messages: *const accel_value_t, options: *const accel_chat_options_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The ids of a chat: its text, encoded without the special tokens that the template has put there itself.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    /// * `messages`: As accel_tokenizer_chat_text().
+    /// * `options`: NULL is allowed. As accel_tokenizer_chat_text().
+    /// * `out`: int64 \[tokens\], on the CPU.
+    ///
+    /// Returns: As accel_tokenizer_chat_text().
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_tokenizer_encode_chat(tokenizer: *const accel_tokenizer_t, messages: *const accel_value_t, options: *const accel_chat_options_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
     /// Splits the layers of a model over the ranks along the axis "tensor" of the mesh, in place, ahead of accel_prepare_model(), which then takes them as they are.
     ///

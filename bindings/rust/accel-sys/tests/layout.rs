@@ -493,6 +493,45 @@ fn layout_of_accel_dataloader_options() {
 }
 
 #[test]
+fn layout_of_accel_encode_options() {
+    assert_eq!(size_of::<accel_encode_options_t>(), 64);
+    assert_eq!(align_of::<accel_encode_options_t>(), 8);
+    assert_eq!(offset_of!(accel_encode_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_encode_options_t, add_special_tokens), 8);
+    assert_eq!(offset_of!(accel_encode_options_t, parse_special_tokens), 12);
+    assert_eq!(offset_of!(accel_encode_options_t, max_length), 16);
+    assert_eq!(offset_of!(accel_encode_options_t, truncation_side), 24);
+    assert_eq!(offset_of!(accel_encode_options_t, padding_side), 28);
+    assert_eq!(offset_of!(accel_encode_options_t, pad_to_length), 32);
+    assert_eq!(offset_of!(accel_encode_options_t, pad_to_multiple_of), 40);
+    assert_eq!(offset_of!(accel_encode_options_t, pad_token_id), 48);
+    assert_eq!(offset_of!(accel_encode_options_t, token_type_ids), 56);
+    assert_eq!(offset_of!(accel_encode_options_t, offsets), 60);
+}
+
+#[test]
+fn layout_of_accel_decode_options() {
+    assert_eq!(size_of::<accel_decode_options_t>(), 16);
+    assert_eq!(align_of::<accel_decode_options_t>(), 8);
+    assert_eq!(offset_of!(accel_decode_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_decode_options_t, skip_special_tokens), 8);
+    assert_eq!(offset_of!(accel_decode_options_t, clean_up_spaces), 12);
+}
+
+#[test]
+fn layout_of_accel_chat_options() {
+    assert_eq!(size_of::<accel_chat_options_t>(), 48);
+    assert_eq!(align_of::<accel_chat_options_t>(), 8);
+    assert_eq!(offset_of!(accel_chat_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_chat_options_t, add_generation_prompt), 8);
+    assert_eq!(offset_of!(accel_chat_options_t, continue_final_message), 12);
+    assert_eq!(offset_of!(accel_chat_options_t, chat_template), 16);
+    assert_eq!(offset_of!(accel_chat_options_t, tools), 24);
+    assert_eq!(offset_of!(accel_chat_options_t, documents), 32);
+    assert_eq!(offset_of!(accel_chat_options_t, variables), 40);
+}
+
+#[test]
 fn layout_of_accel_tensor_parallel_options() {
     assert_eq!(size_of::<accel_tensor_parallel_options_t>(), 48);
     assert_eq!(align_of::<accel_tensor_parallel_options_t>(), 8);
