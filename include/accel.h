@@ -95,6 +95,7 @@ extern "C" {
 #include "accel/dataset.h"
 #include "accel/sampler.h"
 #include "accel/dataloader.h"
+#include "accel/tokenizer.h"
 #include "accel/parallelism.h"
 #include "accel/pipeline.h"
 #include "accel/prepare.h"

@@ -205,6 +205,8 @@ class Parameters;
 class Generator;
 class Mesh;
 class GenerationBatch;
+class Tokenizer;
+class DecodeStream;
 class OffloadHook;
 class WeightStream;
 class Tracker;
@@ -533,6 +535,21 @@ struct ImageOptions : accel_image_options_t {
 // How a loader makes batches.
 struct DataloaderOptions : accel_dataloader_options_t {
   DataloaderOptions() : accel_dataloader_options_t(ACCEL_DATALOADER_OPTIONS_INIT) {}
+};
+
+// How texts become ids.
+struct EncodeOptions : accel_encode_options_t {
+  EncodeOptions() : accel_encode_options_t(ACCEL_ENCODE_OPTIONS_INIT) {}
+};
+
+// How ids become text.
+struct DecodeOptions : accel_decode_options_t {
+  DecodeOptions() : accel_decode_options_t(ACCEL_DECODE_OPTIONS_INIT) {}
+};
+
+// How a chat becomes text.
+struct ChatOptions : accel_chat_options_t {
+  ChatOptions() : accel_chat_options_t(ACCEL_CHAT_OPTIONS_INIT) {}
 };
 
 // How the layers of a model are split over the ranks of the axis "tensor" of the mesh (Shoeybi et al., "Megatron-LM",
@@ -1402,7 +1419,7 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
     detail::check(accel_module_tie(get(), path.c_str(), source_path.c_str()));
   }
 
-  // Lets a decoder add tokens to sequences, one after the other, without gradients.
+  // Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients.
   Value generate(const Tensor& input_ids, const Tensor& attention_mask, const GenerateOptions& options,
                  GeneratedFn on_tokens = nullptr) {
     Value out;
@@ -2157,6 +2174,112 @@ class GenerationBatch : public detail::Handle<accel_generation_batch_t, accel_ge
   Value info() const {
     Value out;
     detail::check(accel_generation_batch_info(get(), out.put()));
+    return out;
+  }
+};
+
+// A vocabulary with its rules.
+class Tokenizer : public detail::Handle<accel_tokenizer_t, accel_tokenizer_retain, accel_tokenizer_release> {
+ public:
+  using Handle::Handle;
+
+  // Loads the tokenizer of a model.
+  static Tokenizer load(const std::string& path) {
+    Tokenizer out;
+    detail::check(accel_tokenizer_load(path.c_str(), out.put()));
+    return out;
+  }
+
+  // Makes a tokenizer of texts in memory.
+  static Tokenizer from_json(const std::string& json, const char* config = nullptr) {
+    Tokenizer out;
+    detail::check(accel_tokenizer_from_json(json.c_str(), config, out.put()));
+    return out;
+  }
+
+  // The ids of one text.
+  Tensor encode(const Value& text, const EncodeOptions& options = {}) const {
+    Tensor out;
+    detail::check(accel_tokenizer_encode(get(), text.get(), &options, out.put()));
+    return out;
+  }
+
+  // The ids of a batch of texts, as models take them.
+  Value encode_batch(const Value& texts, const EncodeOptions& options = {}) const {
+    Value out;
+    detail::check(accel_tokenizer_encode_batch(get(), texts.get(), &options, out.put()));
+    return out;
+  }
+
+  // The text of ids.
+  Value decode(const Tensor& ids, const DecodeOptions& options = {}) const {
+    Value out;
+    detail::check(accel_tokenizer_decode(get(), ids.get(), &options, out.put()));
+    return out;
+  }
+
+  // The id of a token.
+  std::int64_t token_to_id(const std::string& token) const {
+    std::int64_t out = 0;
+    detail::check(accel_tokenizer_token_to_id(get(), token.c_str(), &out));
+    return out;
+  }
+
+  // The token of an id.
+  Value id_to_token(std::int64_t id) const {
+    Value out;
+    detail::check(accel_tokenizer_id_to_token(get(), id, out.put()));
+    return out;
+  }
+
+  // The size of the vocabulary.
+  std::int64_t vocabulary_size() const { return accel_tokenizer_vocabulary_size(self()); }
+
+  // Describes a tokenizer by its files.
+  Value describe() const {
+    Value out;
+    detail::check(accel_tokenizer_describe(get(), out.put()));
+    return out;
+  }
+
+  // The text of a chat, by a template in Jinja.
+  Value chat_text(const Value& messages, const ChatOptions& options = {}) const {
+    Value out;
+    detail::check(accel_tokenizer_chat_text(get(), messages.get(), &options, out.put()));
+    return out;
+  }
+
+  // The ids of a chat: its text, encoded without the special tokens that the template has put there itself.
+  Tensor encode_chat(const Value& messages, const ChatOptions& options = {}) const {
+    Tensor out;
+    detail::check(accel_tokenizer_encode_chat(get(), messages.get(), &options, out.put()));
+    return out;
+  }
+};
+
+// Ids that become text one after another.
+class DecodeStream : public detail::Handle<accel_decode_stream_t, accel_decode_stream_retain, accel_decode_stream_release> {
+ public:
+  using Handle::Handle;
+
+  // Begins to decode ids one after another, as generation gives them.
+  static DecodeStream create(const Tokenizer& tokenizer, const DecodeOptions& options = {}) {
+    DecodeStream out;
+    detail::check(accel_decode_stream_create(tokenizer.get(), &options, out.put()));
+    return out;
+  }
+
+  // The text that one more id completes.
+  Value step(std::int64_t id) {
+    Value out;
+    detail::check(accel_decode_stream_step(get(), id, out.put()));
+    return out;
+  }
+
+  // Ends a text.
+  Value finish() {
+    Value out;
+    detail::check(accel_decode_stream_finish(get(), out.put()));
     return out;
   }
 };

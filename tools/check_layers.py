@@ -19,7 +19,7 @@ LAYER = {
     "json": 1, "os": 1,
     "machine": 2,
     "config": 3, "kernels": 3,
-    "tensor": 4, "trace": 4, "logging": 4, "http": 4,
+    "tensor": 4, "trace": 4, "logging": 4, "http": 4, "text": 4,
     "comm": 5, "precision": 5, "launch": 5, "track": 5,
     "state": 6, "nn": 6, "optim": 6,
     "data": 7, "parallel": 7, "quant": 7,
@@ -52,7 +52,7 @@ CUDA = re.compile(r"cuda", re.IGNORECASE)
 CUDA_PLACES = re.compile(r"src/comm/nccl/|src/tensor/graphs/|src/tensor/device/(accelerator_library|device|device_availability|device_kind)\.[ch]pp$|.*/generated/|include/accel\.hpp$")
 CUDA_LINES = "tools/cuda_lines.txt"
 # Modules that work without LibTorch, but for the one header that hides the differences between its versions.
-WITHOUT_TORCH = ("base", "json", "os", "machine", "config", "trace", "logging", "http", "launch", "track", "report", "cli")
+WITHOUT_TORCH = ("base", "json", "os", "machine", "config", "trace", "logging", "http", "launch", "track", "text", "report", "cli")
 TORCH_INCLUDE = re.compile(r"(torch|ATen|c10|caffe2)/")
 TORCH_COMPATIBILITY = "base/torch_compat.hpp"
 ASKS_TORCH_VERSION = re.compile(r"\bTORCH_VERSION_(MAJOR|MINOR|PATCH)\b")

@@ -332,6 +332,18 @@ if wants_libtorch && ! { cmp -s $pins "$libtorch_folder/libtorch.txt" && [ -e "$
   fi
 fi
 [ -f "$uplot/meson.build" ] || install_uplot
+# Where cargo is, the crates of the plugin for tokenizers, which a build makes without the network.
+if [ -z "$lean" ] && [ -f src/text/tokenizers/Cargo.lock ] && command -v cargo >/dev/null &&
+  ! cmp -s src/text/tokenizers/Cargo.lock build/deps/tokenizer_crates/Cargo.lock; then
+  rm -rf build/deps/tokenizer_crates
+  if cargo vendor --quiet --locked --versioned-dirs --manifest-path src/text/tokenizers/Cargo.toml build/deps/tokenizer_crates \
+    >/dev/null 2>build/deps/cargo.log; then
+    cp src/text/tokenizers/Cargo.lock build/deps/tokenizer_crates
+  else
+    rm -rf build/deps/tokenizer_crates
+    echo "set-up: cargo cannot fetch the crates of src/text/tokenizers/Cargo.lock; libaccel_tokenizers.so is left out"
+  fi
+fi
 if [ -n "$develop" ]; then
   if ! cmp -s tools/apigen/requirements.txt build/deps/apigen.txt; then
     pip_install "libclang and PyYAML" --no-deps --require-hashes -r tools/apigen/requirements.txt

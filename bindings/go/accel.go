@@ -175,6 +175,18 @@ static inline void go_unset_accel_dataloader_options_t(accel_dataloader_options_
   *options = (accel_dataloader_options_t)ACCEL_DATALOADER_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_encode_options_t(accel_encode_options_t *options) {
+  *options = (accel_encode_options_t)ACCEL_ENCODE_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_decode_options_t(accel_decode_options_t *options) {
+  *options = (accel_decode_options_t)ACCEL_DECODE_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_chat_options_t(accel_chat_options_t *options) {
+  *options = (accel_chat_options_t)ACCEL_CHAT_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_tensor_parallel_options_t(accel_tensor_parallel_options_t *options) {
   *options = (accel_tensor_parallel_options_t)ACCEL_TENSOR_PARALLEL_OPTIONS_INIT;
 }
@@ -1786,6 +1798,58 @@ static inline accel_status_t go_accel_loop_set_batch(accel_loop_t *batches, cons
   return go_checked(accel_loop_set_batch(batches, rows, n_rows, remainder, end_of_dataloader), failure);
 }
 
+static inline accel_status_t go_accel_tokenizer_load(const char *path, accel_tokenizer_t **out, go_failure *failure) {
+  return go_checked(accel_tokenizer_load(path, out), failure);
+}
+
+static inline accel_status_t go_accel_tokenizer_from_json(const char *json, const char *config, accel_tokenizer_t **out, go_failure *failure) {
+  return go_checked(accel_tokenizer_from_json(json, config, out), failure);
+}
+
+static inline accel_status_t go_accel_tokenizer_encode(const accel_tokenizer_t *tokenizer, const accel_value_t *text, const accel_encode_options_t *options, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_tokenizer_encode(tokenizer, text, options, out), failure);
+}
+
+static inline accel_status_t go_accel_tokenizer_encode_batch(const accel_tokenizer_t *tokenizer, const accel_value_t *texts, const accel_encode_options_t *options, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_tokenizer_encode_batch(tokenizer, texts, options, out), failure);
+}
+
+static inline accel_status_t go_accel_tokenizer_decode(const accel_tokenizer_t *tokenizer, const accel_tensor_t *ids, const accel_decode_options_t *options, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_tokenizer_decode(tokenizer, ids, options, out), failure);
+}
+
+static inline accel_status_t go_accel_decode_stream_create(const accel_tokenizer_t *tokenizer, const accel_decode_options_t *options, accel_decode_stream_t **out, go_failure *failure) {
+  return go_checked(accel_decode_stream_create(tokenizer, options, out), failure);
+}
+
+static inline accel_status_t go_accel_decode_stream_step(accel_decode_stream_t *stream, int64_t id, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_decode_stream_step(stream, id, out), failure);
+}
+
+static inline accel_status_t go_accel_decode_stream_finish(accel_decode_stream_t *stream, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_decode_stream_finish(stream, out), failure);
+}
+
+static inline accel_status_t go_accel_tokenizer_token_to_id(const accel_tokenizer_t *tokenizer, const char *token, int64_t *out, go_failure *failure) {
+  return go_checked(accel_tokenizer_token_to_id(tokenizer, token, out), failure);
+}
+
+static inline accel_status_t go_accel_tokenizer_id_to_token(const accel_tokenizer_t *tokenizer, int64_t id, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_tokenizer_id_to_token(tokenizer, id, out), failure);
+}
+
+static inline accel_status_t go_accel_tokenizer_describe(const accel_tokenizer_t *tokenizer, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_tokenizer_describe(tokenizer, out), failure);
+}
+
+static inline accel_status_t go_accel_tokenizer_chat_text(const accel_tokenizer_t *tokenizer, const accel_value_t *messages, const accel_chat_options_t *options, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_tokenizer_chat_text(tokenizer, messages, options, out), failure);
+}
+
+static inline accel_status_t go_accel_tokenizer_encode_chat(const accel_tokenizer_t *tokenizer, const accel_value_t *messages, const accel_chat_options_t *options, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_tokenizer_encode_chat(tokenizer, messages, options, out), failure);
+}
+
 static inline accel_status_t go_accel_split_layers(accel_state_t *state, accel_module_t *module, const accel_tensor_parallel_options_t *options, go_failure *failure) {
   return go_checked(accel_split_layers(state, module, options), failure);
 }
@@ -3189,6 +3253,9 @@ type Collate int32
 // PaddingSide: Where the filling goes. The numbers are pinned.
 type PaddingSide int32
 
+// TextOffsets: The unit of offsets. The numbers are pinned.
+type TextOffsets int32
+
 // Overlap: Whether communication overlaps with computation. The numbers are pinned.
 type Overlap int32
 
@@ -3642,6 +3709,13 @@ const CollatePad Collate = 1
 const PaddingSideRight PaddingSide = 0
 
 const PaddingSideLeft PaddingSide = 1
+
+const TextOffsetsNone TextOffsets = 0
+
+// TextOffsetsBytes: of the UTF-8 text
+const TextOffsetsBytes TextOffsets = 1
+
+const TextOffsetsCodePoints TextOffsets = 2
 
 // OverlapAuto: where this process has processors beside those of its compute threads
 const OverlapAuto Overlap = 0
@@ -4410,6 +4484,78 @@ func (generationbatch *GenerationBatch) Close() {
 	}
 }
 
+// Tokenizer: a vocabulary with its rules.
+type Tokenizer struct {
+	handle *C.accel_tokenizer_t
+	_      *byte
+}
+
+func (tokenizer *Tokenizer) c() *C.accel_tokenizer_t {
+	if tokenizer == nil {
+		return nil
+	}
+	if tokenizer.handle == nil {
+		return (*C.accel_tokenizer_t)(C.go_closed())
+	}
+	return tokenizer.handle
+}
+
+func newTokenizer(handle *C.accel_tokenizer_t) *Tokenizer {
+	if handle == nil {
+		return nil
+	}
+	object := &Tokenizer{handle: handle}
+	runtime.SetFinalizer(object, (*Tokenizer).Close)
+	countMade()
+	return object
+}
+
+// Close gives the object back. The garbage collector does it where the program does not.
+func (tokenizer *Tokenizer) Close() {
+	if tokenizer != nil && tokenizer.handle != nil {
+		C.accel_tokenizer_release(tokenizer.handle)
+		tokenizer.handle = nil
+		runtime.SetFinalizer(tokenizer, nil)
+		objectsClosed.Add(1)
+	}
+}
+
+// DecodeStream: ids that become text one after another.
+type DecodeStream struct {
+	handle *C.accel_decode_stream_t
+	_      *byte
+}
+
+func (decodestream *DecodeStream) c() *C.accel_decode_stream_t {
+	if decodestream == nil {
+		return nil
+	}
+	if decodestream.handle == nil {
+		return (*C.accel_decode_stream_t)(C.go_closed())
+	}
+	return decodestream.handle
+}
+
+func newDecodeStream(handle *C.accel_decode_stream_t) *DecodeStream {
+	if handle == nil {
+		return nil
+	}
+	object := &DecodeStream{handle: handle}
+	runtime.SetFinalizer(object, (*DecodeStream).Close)
+	countMade()
+	return object
+}
+
+// Close gives the object back. The garbage collector does it where the program does not.
+func (decodestream *DecodeStream) Close() {
+	if decodestream != nil && decodestream.handle != nil {
+		C.accel_decode_stream_release(decodestream.handle)
+		decodestream.handle = nil
+		runtime.SetFinalizer(decodestream, nil)
+		objectsClosed.Add(1)
+	}
+}
+
 // OffloadHook: A whole model that is on a device only from its forward until another one of a chain needs the device.
 type OffloadHook struct {
 	handle *C.accel_offload_hook_t
@@ -5132,6 +5278,16 @@ type GenerateOptions struct {
 
 	// A file for the keys and values of the prompt. Default: none
 	SavePromptCache string
+
+	// A list of INT: what the decoder of an encoder-decoder begins with, such as [decoder_start_token_id]; Whisper
+	// also has its language and task there. Default: none, for decoders
+	DecoderTokens any
+
+	// A list of INT: tokens that are never chosen. Default: none
+	SuppressTokens any
+
+	// A list of INT: tokens that are not chosen first. Default: none
+	BeginSuppressTokens any
 }
 
 func (options *GenerateOptions) c(given *arguments) *C.accel_generate_options_t {
@@ -5178,6 +5334,9 @@ func (options *GenerateOptions) c(given *arguments) *C.accel_generate_options_t 
 	made.draft_model = options.DraftModel.c()
 	made.load_prompt_cache = given.nullable(options.LoadPromptCache)
 	made.save_prompt_cache = given.nullable(options.SavePromptCache)
+	made.decoder_tokens = given.optional(options.DecoderTokens)
+	made.suppress_tokens = given.optional(options.SuppressTokens)
+	made.begin_suppress_tokens = given.optional(options.BeginSuppressTokens)
 	return made
 }
 
@@ -6394,6 +6553,145 @@ func (options *DataloaderOptions) c(given *arguments) *C.accel_dataloader_option
 	return made
 }
 
+// EncodeOptions: How texts become ids.
+type EncodeOptions struct {
+	// 1: with the tokens that the template puts around a text. Default 1
+	AddSpecialTokens *bool
+
+	// 0: the names of special tokens inside a text are ordinary text, for text of strangers. Default 1
+	ParseSpecialTokens *bool
+
+	// Longer sequences are cut to so many tokens, special ones included; 0: they are not. In [0, inf). Default 0
+	MaxLength *int64
+
+	// The side that is cut off. Default: that of tokenizer_config.json, else RIGHT
+	TruncationSide *PaddingSide
+
+	// The side of a batch that is filled. Default: that of tokenizer_config.json, else RIGHT
+	PaddingSide *PaddingSide
+
+	// Sequences of a batch are filled up to at least this; 0: to the longest. In [0, inf). Default 0
+	PadToLength *int64
+
+	// The length of a batch is rounded up to it. In [1, inf). Default 1
+	PadToMultipleOf *int64
+
+	// The filling. In [0, inf). Default: the tokenizer's padding token
+	PadTokenID *int64
+
+	// 1: a batch says which text of a pair a token is from. Default: as model_input_names of tokenizer_config.json
+	// say, else for WordPiece only
+	TokenTypeIds *bool
+
+	// A batch says where in its text each token stands. Default NONE
+	Offsets *TextOffsets
+}
+
+func (options *EncodeOptions) c(given *arguments) *C.accel_encode_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_encode_options_t)(given.room(C.sizeof_accel_encode_options_t))
+	C.go_unset_accel_encode_options_t(made)
+	if options.AddSpecialTokens != nil {
+		made.add_special_tokens = C.accel_flag_t(flag(*options.AddSpecialTokens))
+	}
+	if options.ParseSpecialTokens != nil {
+		made.parse_special_tokens = C.accel_flag_t(flag(*options.ParseSpecialTokens))
+	}
+	if options.MaxLength != nil {
+		made.max_length = C.int64_t(*options.MaxLength)
+	}
+	if options.TruncationSide != nil {
+		made.truncation_side = C.accel_padding_side_t(*options.TruncationSide)
+	}
+	if options.PaddingSide != nil {
+		made.padding_side = C.accel_padding_side_t(*options.PaddingSide)
+	}
+	if options.PadToLength != nil {
+		made.pad_to_length = C.int64_t(*options.PadToLength)
+	}
+	if options.PadToMultipleOf != nil {
+		made.pad_to_multiple_of = C.int64_t(*options.PadToMultipleOf)
+	}
+	if options.PadTokenID != nil {
+		made.pad_token_id = C.int64_t(*options.PadTokenID)
+	}
+	if options.TokenTypeIds != nil {
+		made.token_type_ids = C.accel_flag_t(flag(*options.TokenTypeIds))
+	}
+	if options.Offsets != nil {
+		made.offsets = C.accel_text_offsets_t(*options.Offsets)
+	}
+	return made
+}
+
+// DecodeOptions: How ids become text.
+type DecodeOptions struct {
+	// 1: special tokens are left out. Default 0
+	SkipSpecialTokens *bool
+
+	// 1: no space stands before punctuation and English contractions. Default: as clean_up_tokenization_spaces of
+	// tokenizer_config.json says, else 0
+	CleanUpSpaces *bool
+}
+
+func (options *DecodeOptions) c(given *arguments) *C.accel_decode_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_decode_options_t)(given.room(C.sizeof_accel_decode_options_t))
+	C.go_unset_accel_decode_options_t(made)
+	if options.SkipSpecialTokens != nil {
+		made.skip_special_tokens = C.accel_flag_t(flag(*options.SkipSpecialTokens))
+	}
+	if options.CleanUpSpaces != nil {
+		made.clean_up_spaces = C.accel_flag_t(flag(*options.CleanUpSpaces))
+	}
+	return made
+}
+
+// ChatOptions: How a chat becomes text.
+type ChatOptions struct {
+	// 1: the beginning of an answer follows. Default 0
+	AddGenerationPrompt *bool
+
+	// 1: the text ends inside the last message, which a model continues. Default 0
+	ContinueFinalMessage *bool
+
+	// The name of one of the tokenizer's templates, or the text of a template in Jinja, which has "{". Default:
+	// the tokenizer's "default" one, or "tool_use" if there are tools
+	ChatTemplate string
+
+	// A list of maps: the schemas of functions that the model may call. Default: none
+	Tools any
+
+	// A list of maps for the template. Default: none
+	Documents any
+
+	// A map of more variables for the template. Default: none
+	Variables any
+}
+
+func (options *ChatOptions) c(given *arguments) *C.accel_chat_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_chat_options_t)(given.room(C.sizeof_accel_chat_options_t))
+	C.go_unset_accel_chat_options_t(made)
+	if options.AddGenerationPrompt != nil {
+		made.add_generation_prompt = C.accel_flag_t(flag(*options.AddGenerationPrompt))
+	}
+	if options.ContinueFinalMessage != nil {
+		made.continue_final_message = C.accel_flag_t(flag(*options.ContinueFinalMessage))
+	}
+	made.chat_template = given.nullable(options.ChatTemplate)
+	made.tools = given.optional(options.Tools)
+	made.documents = given.optional(options.Documents)
+	made.variables = given.optional(options.Variables)
+	return made
+}
+
 // TensorParallelOptions: How the layers of a model are split over the ranks of the axis "tensor" of the mesh (Shoeybi
 // et al., "Megatron-LM", 2019). Each rank stores its part of a split layer's weight, with its gradient and optimizer
 // states. Ranks along the axis get the same batches, and their results are those of one process. Layers are split
@@ -7421,6 +7719,10 @@ type Fp8Options struct {
 
 	// Regular expression of the whole names of modules that are left out. Default: none
 	SkipNames string
+
+	// 1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; 0: as
+	// it is. Default 1
+	CompressActivations *bool
 }
 
 func (options *Fp8Options) c(given *arguments) *C.accel_fp8_options_t {
@@ -7475,6 +7777,9 @@ func (options *Fp8Options) c(given *arguments) *C.accel_fp8_options_t {
 		made.pad_inner_dim = C.accel_flag_t(flag(*options.PadInnerDim))
 	}
 	made.skip_names = given.nullable(options.SkipNames)
+	if options.CompressActivations != nil {
+		made.compress_activations = C.accel_flag_t(flag(*options.CompressActivations))
+	}
 	return made
 }
 
@@ -12544,20 +12849,22 @@ func ModuleFromPackage(path string, options *PackageOptions) (out *Module, err e
 }
 
 // ModuleFromConfig is accel_module_from_config. A model from the configuration of a Hugging Face model, with fresh
-// weights from the default generator. Known: decoders, which are "gemma2", "gemma3_text", "gpt2", "llama", "mistral",
-// "olmo2", "phi3", "qwen2" and "qwen3", and encoders. Decoders take token ids int64 [batch, length] and give logits
-// [batch, length, vocabulary]. They also take "past_key_values", keys and values of earlier tokens, and then computes
-// new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then
-// [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head
-// size]. What a call returned can be continued several times, and may have memory behind it, so that tokens of a
-// later call are not copied. All but "gpt2" also take "attention_mask" [batch, earlier length + length] (1: a token,
-// 0: padding) and "position_ids" [batch, length]. Encoders, which are "bert", "distilbert" and "roberta", take
-// "input_ids", "attention_mask" (1: a token, 0: padding; all are tokens by default), "token_type_ids" and
-// "position_ids", each [batch, length]. `architectures` of the configuration says what they give: a "BertModel"
-// [hidden states [batch, length, hidden size], pooled [batch, hidden size]], a "DistilBertModel" the hidden states; a
-// "BertForMaskedLM" scores of the vocabulary for each token; "BertForSequenceClassification" scores of classes for
-// each sequence, "BertForTokenClassification" for each token; and "BertForQuestionAnswering" [scores of the first
-// token of the answer, of the last one]. Names of parameters are those of transformers.
+// weights from the default generator. Known: decoders, which are "gemma2", "gemma3_text", "gpt2", "gpt_neox",
+// "llama", "mistral", "mixtral", "olmo2", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe" and "stablelm",
+// and encoders. Decoders take token ids int64 [batch, length] and give logits [batch, length, vocabulary]. They also
+// take "past_key_values", keys and values of earlier tokens, and then computes new ones only: an empty list at the
+// beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list
+// of [key, value] for each layer, each [batch, key heads, length, head size]. What a call returned can be continued
+// several times, and may have memory behind it, so that tokens of a later call are not copied. They also take
+// "attention_mask" [batch, earlier length + length] (1: a token, 0: padding) and "position_ids" [batch, length]. With
+// experts and `output_router_logits` the output is a list, whose last is the loss of the routers, times
+// `router_aux_loss_coef`. Encoders, which are "bert", "distilbert" and "roberta", take "input_ids", "attention_mask"
+// (1: a token, 0: padding; all are tokens by default), "token_type_ids" and "position_ids", each [batch, length].
+// `architectures` of the configuration says what they give: a "BertModel" [hidden states [batch, length, hidden
+// size], pooled [batch, hidden size]], a "DistilBertModel" the hidden states; a "BertForMaskedLM" scores of the
+// vocabulary for each token; "BertForSequenceClassification" scores of classes for each sequence,
+// "BertForTokenClassification" for each token; and "BertForQuestionAnswering" [scores of the first token of the
+// answer, of the last one]. Names of parameters are those of transformers.
 //
 //   - config: The path of a config.json, or the JSON text itself.
 //
@@ -13396,13 +13703,18 @@ func (module *Module) Tie(path string, sourcePath string) error {
 	return status(code, failure)
 }
 
-// Generate is accel_module_generate. Lets a decoder add tokens to sequences, one after the other, without gradients.
-// Its keys and values of earlier tokens are kept between the steps.
+// Generate is accel_module_generate. Lets a decoder or an encoder-decoder add tokens to sequences, one after the
+// other, without gradients. Its keys and values of earlier tokens are kept between the steps. An encoder-decoder
+// reads the input once, and its decoder adds tokens to options.decoder_tokens.
 //
 //   - module: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives
-//     [logits, past_key_values]; in evaluation (accel_module_train()).
-//   - inputIds: int64 [batch, length].
-//   - attentionMask: [batch, length], 1: a token, 0: padding, on the left. NULL: no padding.
+//     [logits, past_key_values]; in evaluation (accel_module_train()). An encoder-decoder has the inputs (input_ids
+//     or input_features, attention_mask, decoder_input_ids, decoder_attention_mask, past_key_values), and gets the
+//     first with an empty list as past_key_values; in later calls the list has the keys and values of the encoder's
+//     states, too.
+//   - inputIds: int64 [batch, length]; for an encoder-decoder that reads features, these.
+//   - attentionMask: [batch, length], 1: a token, 0: padding, on the left; for an encoder-decoder anywhere. NULL: no
+//     padding.
 //   - options: NULL: defaults.
 //   - onTokens: NULL: none.
 //
@@ -15775,6 +16087,315 @@ func (batches *Loop) SetBatch(rows []int64, remainder int64, endOfDataloader boo
 	return status(code, failure)
 }
 
+// TokenizerLoad is accel_tokenizer_load. Loads the tokenizer of a model.
+//
+//   - path: A folder with tokenizer.json, of which tokenizer_config.json, special_tokens_map.json, added_tokens.json,
+//     generation_config.json, chat_template.jinja and additional_chat_templates/ are read too, or the path of a
+//     tokenizer.json alone.
+//
+// Returns: ACCEL_OK; NOT_FOUND, IO; INVALID_ARGUMENT for a file that is broken, with the place; UNSUPPORTED without
+// the plugin, and for a folder that has a vocabulary in another format only.
+func TokenizerLoad(path string) (out *Tokenizer, err error) {
+	var given arguments
+	defer given.end()
+	var cOut *C.accel_tokenizer_t
+	var failure C.go_failure
+	code := C.go_accel_tokenizer_load(given.text(path), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newTokenizer(cOut)
+	return
+}
+
+// TokenizerFromJSON is accel_tokenizer_from_json. Makes a tokenizer of texts in memory.
+//
+//   - json: The content of a tokenizer.json.
+//   - config: The content of a tokenizer_config.json, or NULL.
+//
+// Returns: As accel_tokenizer_load().
+func TokenizerFromJSON(json string, config string) (out *Tokenizer, err error) {
+	var given arguments
+	defer given.end()
+	var cOut *C.accel_tokenizer_t
+	var failure C.go_failure
+	code := C.go_accel_tokenizer_from_json(given.text(json), given.nullable(config), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newTokenizer(cOut)
+	return
+}
+
+// Encode is accel_tokenizer_encode. The ids of one text.
+//
+//   - tokenizer: A tokenizer.
+//   - text_: STRING or BYTES, or a list of two: a pair.
+//   - options: NULL: defaults. Those of batches do not count.
+//
+// Returns: ACCEL_OK; TYPE_MISMATCH; INVALID_ARGUMENT for BYTES that are not UTF-8, with the position, and for a
+// max_length that the special tokens do not fit in.
+func (tokenizer *Tokenizer) Encode(text_ any, options *EncodeOptions) (out *Tensor, err error) {
+	var given arguments
+	defer given.end()
+	cText := given.value(text_)
+	cOptions := options.c(&given)
+	var cOut *C.accel_tensor_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_tokenizer_encode(tokenizer.c(), cText, cOptions, &cOut, &failure)
+	runtime.KeepAlive(tokenizer)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newTensor(cOut)
+	return
+}
+
+// EncodeBatch is accel_tokenizer_encode_batch. The ids of a batch of texts, as models take them. Many texts are
+// shared among threads, which have ended when this returns.
+//
+//   - tokenizer: A tokenizer.
+//   - texts: A list of texts or pairs, as accel_tokenizer_encode() takes them.
+//   - options: NULL: defaults.
+//
+// Returns: As accel_tokenizer_encode(), with the number of the text; INVALID_ARGUMENT for texts of different lengths
+// without a padding token.
+func (tokenizer *Tokenizer) EncodeBatch(texts any, options *EncodeOptions) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cTexts := given.value(texts)
+	cOptions := options.c(&given)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_tokenizer_encode_batch(tokenizer.c(), cTexts, cOptions, &cOut, &failure)
+	runtime.KeepAlive(tokenizer)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// Decode is accel_tokenizer_decode. The text of ids.
+//
+//   - tokenizer: A tokenizer.
+//   - ids: int64 or int32 [tokens], or [n_texts, tokens].
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH; INVALID_ARGUMENT for a negative id. Ids above the vocabulary have
+// no text.
+func (tokenizer *Tokenizer) Decode(ids *Tensor, options *DecodeOptions) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_tokenizer_decode(tokenizer.c(), ids.c(), cOptions, &cOut, &failure)
+	runtime.KeepAlive(tokenizer)
+	runtime.KeepAlive(ids)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// NewDecodeStream is accel_decode_stream_create. Begins to decode ids one after another, as generation gives them.
+//
+//   - tokenizer: A tokenizer.
+//   - options: NULL: defaults. clean_up_spaces must not be 1, because it would change text that is out already.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT.
+func NewDecodeStream(tokenizer *Tokenizer, options *DecodeOptions) (out *DecodeStream, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cOut *C.accel_decode_stream_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_decode_stream_create(tokenizer.c(), cOptions, &cOut, &failure)
+	runtime.KeepAlive(tokenizer)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newDecodeStream(cOut)
+	return
+}
+
+// Step is accel_decode_stream_step. The text that one more id completes.
+//
+//   - stream: A stream.
+//   - id: The next id.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a negative id.
+func (stream *DecodeStream) Step(id int64) (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_decode_stream_step(stream.c(), C.int64_t(id), &cOut, &failure)
+	runtime.KeepAlive(stream)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// Finish is accel_decode_stream_finish. Ends a text. The next step begins another one.
+//
+//   - stream: A stream.
+//
+// Returns: ACCEL_OK.
+func (stream *DecodeStream) Finish() (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_decode_stream_finish(stream.c(), &cOut, &failure)
+	runtime.KeepAlive(stream)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// TokenToID is accel_tokenizer_token_to_id. The id of a token.
+//
+//   - tokenizer: A tokenizer.
+//   - token: As it stands in the vocabulary.
+//
+// Returns: ACCEL_OK or NOT_FOUND.
+func (tokenizer *Tokenizer) TokenToID(token string) (out int64, err error) {
+	var given arguments
+	defer given.end()
+	var cOut C.int64_t
+	var failure C.go_failure
+	code := C.go_accel_tokenizer_token_to_id(tokenizer.c(), given.text(token), &cOut, &failure)
+	runtime.KeepAlive(tokenizer)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = int64(cOut)
+	return
+}
+
+// IDToToken is accel_tokenizer_id_to_token. The token of an id.
+//
+//   - tokenizer: A tokenizer.
+//   - id: Its id.
+//
+// Returns: ACCEL_OK or NOT_FOUND.
+func (tokenizer *Tokenizer) IDToToken(id int64) (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_tokenizer_id_to_token(tokenizer.c(), C.int64_t(id), &cOut, &failure)
+	runtime.KeepAlive(tokenizer)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// VocabularySize is accel_tokenizer_vocabulary_size. The size of the vocabulary. The embedding of a model may be
+// larger.
+//
+//   - tokenizer: A tokenizer.
+//
+// Returns: The number of its tokens, added ones included; -1 for an invalid handle.
+func (tokenizer *Tokenizer) VocabularySize() int64 {
+	result := C.accel_tokenizer_vocabulary_size(tokenizer.c())
+	runtime.KeepAlive(tokenizer)
+	return int64(result)
+}
+
+// Describe is accel_tokenizer_describe. Describes a tokenizer by its files.
+//
+//   - tokenizer: A tokenizer.
+//
+// Returns: ACCEL_OK.
+func (tokenizer *Tokenizer) Describe() (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_tokenizer_describe(tokenizer.c(), &cOut, &failure)
+	runtime.KeepAlive(tokenizer)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// ChatText is accel_tokenizer_chat_text. The text of a chat, by a template in Jinja. A template has no access to
+// files, time apart, or to the program, and ends after a bounded number of steps.
+//
+//   - tokenizer: A tokenizer.
+//   - messages: A list of maps, such as {"role": "user", "content": "..."}, or a text with such a list in JSON.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; NOT_FOUND without a template; INVALID_ARGUMENT for a template that is broken, does not end, or
+// refuses the messages, with its words and line; TYPE_MISMATCH.
+func (tokenizer *Tokenizer) ChatText(messages any, options *ChatOptions) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cMessages := given.value(messages)
+	cOptions := options.c(&given)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_tokenizer_chat_text(tokenizer.c(), cMessages, cOptions, &cOut, &failure)
+	runtime.KeepAlive(tokenizer)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// EncodeChat is accel_tokenizer_encode_chat. The ids of a chat: its text, encoded without the special tokens that the
+// template has put there itself.
+//
+//   - tokenizer: A tokenizer.
+//   - messages: As accel_tokenizer_chat_text().
+//   - options: As accel_tokenizer_chat_text().
+//
+// Returns: As accel_tokenizer_chat_text().
+func (tokenizer *Tokenizer) EncodeChat(messages any, options *ChatOptions) (out *Tensor, err error) {
+	var given arguments
+	defer given.end()
+	cMessages := given.value(messages)
+	cOptions := options.c(&given)
+	var cOut *C.accel_tensor_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_tokenizer_encode_chat(tokenizer.c(), cMessages, cOptions, &cOut, &failure)
+	runtime.KeepAlive(tokenizer)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newTensor(cOut)
+	return
+}
+
 // SplitLayers is accel_split_layers. Splits the layers of a model over the ranks along the axis "tensor" of the mesh,
 // in place, ahead of accel_prepare_model(), which then takes them as they are. For models that no process has the
 // memory of: one without memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model()
@@ -16312,7 +16933,8 @@ func (state *State) PrepareModel(module *Module, options *PrepareModelOptions) (
 // split layers are those of Korthikanti et al. (2022): of a block of GPT-2 in float32 (16 + 48 /
 // tensor_parallel_size) x rows x positions x width bytes, and 64 / tensor_parallel_size with sequence_parallel.
 // Attention is taken to keep no scores, and the model to be prepared with recomputation where FSDP's
-// activation_checkpointing says so. Nothing is allocated: parameters may be on the device meta.
+// activation_checkpointing says so. Under FP8 the recipe is that of the variables ACCELERATE_FP8_*, or the default
+// one; sharded weights are counted as under BF16. Nothing is allocated: parameters may be on the device meta.
 //
 //   - module: The model before it is prepared, or the prepared one.
 //   - optimizer: Whose states count, by its settings; it needs no parameters. NULL: none.

@@ -357,6 +357,8 @@ static accel_status_t launch_trampoline(int32_t local_process_index, void *user_
 %accel_handle(accel_generator, accel_generator_release)
 %accel_handle(accel_mesh, accel_mesh_release)
 %accel_handle(accel_generation_batch, accel_generation_batch_release)
+%accel_handle(accel_tokenizer, accel_tokenizer_release)
+%accel_handle(accel_decode_stream, accel_decode_stream_release)
 %accel_handle(accel_offload_hook, accel_offload_hook_release)
 %accel_handle(accel_weight_stream, accel_weight_stream_release)
 %accel_handle(accel_tracker, accel_tracker_release)
@@ -384,6 +386,7 @@ typedef int32_t accel_packing_t;
 typedef int32_t accel_merge_end_t;
 typedef int32_t accel_collate_t;
 typedef int32_t accel_padding_side_t;
+typedef int32_t accel_text_offsets_t;
 typedef int32_t accel_overlap_t;
 typedef int32_t accel_context_method_t;
 typedef int32_t accel_load_balance_t;
@@ -434,9 +437,9 @@ static const char accel_activation_checkpointing_options_text[] = "accel_activat
 %}
 %accel_options(accel_activation_checkpointing_options, ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT, free((char *)$self->class_names); free((char *)$self->modules);)
 %{
-static const char accel_generate_options_text[] = "accel_generate_options_t(*, max_new_tokens=20, sample=0, temperature=1, top_k=0, top_p=1, min_p=0, repetition_penalty=1, seed=None, pad_token=0, stop_tokens=None, stop_sequences=None, speculated_tokens=5, lookup_tokens=0, draft_model=None, load_prompt_cache=None, save_prompt_cache=None)\n--\n\nHow tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.\n\nmax_new_tokens: The most tokens that a sequence gets. In [1, inf). Default 20\nsample: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0\ntemperature: Scores are divided by it. In (0, inf). Default 1\ntop_k: Only so many most likely tokens; 0: all. In [0, inf). Default 0\ntop_p: Only the most likely tokens that have this probability together (Holtzman et al., \"The Curious Case of Neural Text Degeneration\", 2020). In (0, 1]. Default 1\nmin_p: Only tokens with this part of the probability of the most likely one (Nguyen et al., \"Turning Up the Heat\", 2024). In [0, 1]. Default 0\nrepetition_penalty: Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1\nseed: The seed of the draws. In [0, inf). Default: the default generator of the device goes on\npad_token: Stands behind the end of a sequence. In [0, inf). Default 0\nstop_tokens: A list of INT: tokens that end a sequence. Default: none\nstop_sequences: A list of lists of INT: a sequence ends with the last token of one of these, if all of it is new. Default: none\nspeculated_tokens: With a draft_model or lookup_tokens: how many next tokens are guessed, and checked in one call of the model. Greedy tokens do not change by it, and drawn ones keep their probabilities (Leviathan et al., \"Fast Inference from Transformers via Speculative Decoding\", 2023). In [1, 64]. Default 5\nlookup_tokens: Guesses are what stood behind the latest so many tokens, at most, where they were before; 0: no such guesses. In [0, 1024]. Default 0\ndraft_model: A smaller decoder with the same vocabulary, which guesses. Default: none\nload_prompt_cache: A file that save_prompt_cache wrote: keys and values of the tokens with which input_ids begins as its prompt did are not computed again. Default: none\nsave_prompt_cache: A file for the keys and values of the prompt. Default: none";
+static const char accel_generate_options_text[] = "accel_generate_options_t(*, max_new_tokens=20, sample=0, temperature=1, top_k=0, top_p=1, min_p=0, repetition_penalty=1, seed=None, pad_token=0, stop_tokens=None, stop_sequences=None, speculated_tokens=5, lookup_tokens=0, draft_model=None, load_prompt_cache=None, save_prompt_cache=None, decoder_tokens=None, suppress_tokens=None, begin_suppress_tokens=None)\n--\n\nHow tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.\n\nmax_new_tokens: The most tokens that a sequence gets. In [1, inf). Default 20\nsample: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0\ntemperature: Scores are divided by it. In (0, inf). Default 1\ntop_k: Only so many most likely tokens; 0: all. In [0, inf). Default 0\ntop_p: Only the most likely tokens that have this probability together (Holtzman et al., \"The Curious Case of Neural Text Degeneration\", 2020). In (0, 1]. Default 1\nmin_p: Only tokens with this part of the probability of the most likely one (Nguyen et al., \"Turning Up the Heat\", 2024). In [0, 1]. Default 0\nrepetition_penalty: Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1\nseed: The seed of the draws. In [0, inf). Default: the default generator of the device goes on\npad_token: Stands behind the end of a sequence. In [0, inf). Default 0\nstop_tokens: A list of INT: tokens that end a sequence. Default: none\nstop_sequences: A list of lists of INT: a sequence ends with the last token of one of these, if all of it is new. Default: none\nspeculated_tokens: With a draft_model or lookup_tokens: how many next tokens are guessed, and checked in one call of the model. Greedy tokens do not change by it, and drawn ones keep their probabilities (Leviathan et al., \"Fast Inference from Transformers via Speculative Decoding\", 2023). In [1, 64]. Default 5\nlookup_tokens: Guesses are what stood behind the latest so many tokens, at most, where they were before; 0: no such guesses. In [0, 1024]. Default 0\ndraft_model: A smaller decoder with the same vocabulary, which guesses. Default: none\nload_prompt_cache: A file that save_prompt_cache wrote: keys and values of the tokens with which input_ids begins as its prompt did are not computed again. Default: none\nsave_prompt_cache: A file for the keys and values of the prompt. Default: none\ndecoder_tokens: A list of INT: what the decoder of an encoder-decoder begins with, such as [decoder_start_token_id]; Whisper also has its language and task there. Default: none, for decoders\nsuppress_tokens: A list of INT: tokens that are never chosen. Default: none\nbegin_suppress_tokens: A list of INT: tokens that are not chosen first. Default: none";
 %}
-%accel_options(accel_generate_options, ACCEL_GENERATE_OPTIONS_INIT, free_value((accel_value_t *)$self->stop_tokens); free_value((accel_value_t *)$self->stop_sequences); free((char *)$self->load_prompt_cache); free((char *)$self->save_prompt_cache);)
+%accel_options(accel_generate_options, ACCEL_GENERATE_OPTIONS_INIT, free_value((accel_value_t *)$self->stop_tokens); free_value((accel_value_t *)$self->stop_sequences); free((char *)$self->load_prompt_cache); free((char *)$self->save_prompt_cache); free_value((accel_value_t *)$self->decoder_tokens); free_value((accel_value_t *)$self->suppress_tokens); free_value((accel_value_t *)$self->begin_suppress_tokens);)
 %{
 static const char accel_generation_batch_options_text[] = "accel_generation_batch_options_t(*, max_sequences=16, max_cached_tokens=0, max_prompt_tokens=512, reuse_prompts=1)\n--\n\nHow much a generation batch does at once, and what it may keep.\n\nmax_sequences: The most sequences that get tokens in one step; others wait. In [1, 65536]. Default 16\nmax_cached_tokens: The most tokens whose keys and values are kept, of all sequences together; 0: as many as the sequences need. A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0\nmax_prompt_tokens: The most tokens of prompts that one step computes: long prompts are computed in several steps, so that the tokens of other sequences do not wait for them. In [1, inf). Default 512\nreuse_prompts: 1: keys and values of sequences that have ended stay while there is room, and a prompt that begins as an earlier one does is computed from there on. Default 1";
 %}
@@ -530,6 +533,18 @@ static const char accel_dataloader_options_text[] = "accel_dataloader_options_t(
 %}
 %accel_options(accel_dataloader_options, ACCEL_DATALOADER_OPTIONS_INIT, )
 %{
+static const char accel_encode_options_text[] = "accel_encode_options_t(*, add_special_tokens=1, parse_special_tokens=1, max_length=0, truncation_side=None, padding_side=None, pad_to_length=0, pad_to_multiple_of=1, pad_token_id=None, token_type_ids=None, offsets=ACCEL_TEXT_OFFSETS_NONE)\n--\n\nHow texts become ids.\n\nadd_special_tokens: 1: with the tokens that the template puts around a text. Default 1\nparse_special_tokens: 0: the names of special tokens inside a text are ordinary text, for text of strangers. Default 1\nmax_length: Longer sequences are cut to so many tokens, special ones included; 0: they are not. In [0, inf). Default 0\ntruncation_side: The side that is cut off. Default: that of tokenizer_config.json, else RIGHT\npadding_side: The side of a batch that is filled. Default: that of tokenizer_config.json, else RIGHT\npad_to_length: Sequences of a batch are filled up to at least this; 0: to the longest. In [0, inf). Default 0\npad_to_multiple_of: The length of a batch is rounded up to it. In [1, inf). Default 1\npad_token_id: The filling. In [0, inf). Default: the tokenizer's padding token\ntoken_type_ids: 1: a batch says which text of a pair a token is from. Default: as model_input_names of tokenizer_config.json say, else for WordPiece only\noffsets: A batch says where in its text each token stands. Default NONE";
+%}
+%accel_options(accel_encode_options, ACCEL_ENCODE_OPTIONS_INIT, )
+%{
+static const char accel_decode_options_text[] = "accel_decode_options_t(*, skip_special_tokens=0, clean_up_spaces=None)\n--\n\nHow ids become text.\n\nskip_special_tokens: 1: special tokens are left out. Default 0\nclean_up_spaces: 1: no space stands before punctuation and English contractions. Default: as clean_up_tokenization_spaces of tokenizer_config.json says, else 0";
+%}
+%accel_options(accel_decode_options, ACCEL_DECODE_OPTIONS_INIT, )
+%{
+static const char accel_chat_options_text[] = "accel_chat_options_t(*, add_generation_prompt=0, continue_final_message=0, chat_template=None, tools=None, documents=None, variables=None)\n--\n\nHow a chat becomes text.\n\nadd_generation_prompt: 1: the beginning of an answer follows. Default 0\ncontinue_final_message: 1: the text ends inside the last message, which a model continues. Default 0\nchat_template: The name of one of the tokenizer's templates, or the text of a template in Jinja, which has \"{\". Default: the tokenizer's \"default\" one, or \"tool_use\" if there are tools\ntools: A list of maps: the schemas of functions that the model may call. Default: none\ndocuments: A list of maps for the template. Default: none\nvariables: A map of more variables for the template. Default: none";
+%}
+%accel_options(accel_chat_options, ACCEL_CHAT_OPTIONS_INIT, free((char *)$self->chat_template); free_value((accel_value_t *)$self->tools); free_value((accel_value_t *)$self->documents); free_value((accel_value_t *)$self->variables);)
+%{
 static const char accel_tensor_parallel_options_text[] = "accel_tensor_parallel_options_t(*, plan=\"auto\", verify_gradients=1, sequence_parallel=0, loss_parallel=0, regather_inputs=1, overlap=ACCEL_OVERLAP_AUTO, overlap_chunks=0)\n--\n\nHow the layers of a model are split over the ranks of the axis \"tensor\" of the mesh (Shoeybi et al., \"Megatron-LM\", 2019). Each rank stores its part of a split layer's weight, with its gradient and optimizer states. Ranks along the axis get the same batches, and their results are those of one process. Layers are split when the model is prepared, in place, and start from the weights of the axis' first rank. Checkpoints have whole tensors, and load on any mesh. A plan has rules \"PATH STYLE\", one a line or with ; between them. A path leads from the model to a layer or a parameter, and * stands for one part of it; of several rules that match, the first one counts. The styles have Hugging Face's names: \"colwise\", a linear layer by the features of its output, which stays split; \"colwise_gather_output\" or \"colwise_rep\", the same, with the output gathered; \"packed_colwise(3)\", an output that is several tensors behind each other, each of which is split, with their number or their sizes; \"rowwise\", a linear layer by the features of its input, which is split already, while the output is whole; \"rowwise_split_input\" or \"rowwise_rep\", the same of a whole input, of which each rank takes its part; \"packed_rowwise(2)\", as packed_colwise, of the input; \"embedding_rowwise\" and \"embedding_colwise\", an embedding by its rows or its features; \"replicate\", nothing; \"sequence_parallel\", a layer between split ones under the option of this name, such as a norm, and \"replicated_with_grad_allreduce\", a layer on a rank's part of features, such as a norm over heads: each rank has all of it, and the gradients are summed; \"split_output\", a whole embedding of whose output a rank takes its positions. A parameter that is no layer's is cut along its first dimension by \"colwise\" and \"embedding_rowwise\", along its second one by \"rowwise\" and \"embedding_colwise\", and the program's forward computes with the part. Sizes need not be divisible. Heads of an attention layer stay whole.\n\nplan: Rules; or \"auto\": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or \"none\": the program's own forward splits the model. Variable PARALLELISM_CONFIG_TP_PLAN. Default \"auto\"\nverify_gradients: 1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Variable PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS. Default 1\nsequence_parallel: 1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Variable PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL. Default 0\nloss_parallel: 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the class scores of this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the scores are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0\nregather_inputs: 1: under sequence_parallel the backward gathers the input of a layer with split outputs again, so that between forward and backward a rank keeps its positions alone; 0: it keeps the whole. Variable PARALLELISM_CONFIG_TP_REGATHER_INPUTS. Default 1\noverlap: Whether split layers communicate while they compute: the sum of a layer's input gradient goes on while that of its weight is computed, and the sums of a product's first rows while the next ones are computed. Values do not depend on it. Variable PARALLELISM_CONFIG_TP_OVERLAP. Default AUTO\noverlap_chunks: Into how many parts the rows of such a product are cut; 0: parts have at least 256 rows and 256 KiB. In [0, inf). Variable PARALLELISM_CONFIG_TP_OVERLAP_CHUNKS. Default 0";
 %}
 %accel_options(accel_tensor_parallel_options, ACCEL_TENSOR_PARALLEL_OPTIONS_INIT, free((char *)$self->plan);)
@@ -586,7 +601,7 @@ static const char accel_prepare_item_text[] = "accel_prepare_item_t(*, module=No
 %}
 %accel_options(accel_prepare_item, ACCEL_PREPARE_ITEM_INIT, )
 %{
-static const char accel_fp8_options_text[] = "accel_fp8_options_t(*, backend=ACCEL_FP8_BACKEND_AO, scaling=None, format=ACCEL_FP8_FORMAT_HYBRID, amax_algorithm=ACCEL_FP8_AMAX_ALGORITHM_MOST_RECENT, amax_history_length=1024, margin=0, interval=1, override_forward=0, override_input_gradient=0, override_weight_gradient=0, use_in_evaluation=0, use_mxfp8_block_scaling=0, skip_first_and_last=None, fsdp_all_gather=None, pad_inner_dim=None, skip_names=None)\n--\n\nHow linear layers compute in 8-bit floating point under mixed_precision FP8 (Micikevicius et al., \"FP8 Formats for Deep Learning\", 2022). Layers whose sizes are no multiples of 16 are left out. Everything else is as under BF16.\n\nbackend: Variable ACCELERATE_FP8_BACKEND. Default AO\nscaling: Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling\nformat: Variable ACCELERATE_FP8_FORMAT. Default HYBRID\namax_algorithm: Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default MOST_RECENT\namax_history_length: Steps, under DELAYED. In [1, 65536]. Variable ACCELERATE_FP8_AMAX_HISTORY_LEN. Default 1024\nmargin: Scales are divided by 2 to the power of it. In [0, 32]. Variable ACCELERATE_FP8_MARGIN. Default 0\ninterval: Steps between two changes of the scales of DELAYED. In [1, inf). Variable ACCELERATE_FP8_INTERVAL. Default 1\noverride_forward: 1: the forward is computed in bfloat16. Variable ACCELERATE_FP8_OVERRIDE_FPROP. Default 0\noverride_input_gradient: 1: so are gradients of inputs. Variable ACCELERATE_FP8_OVERRIDE_DGRAD. Default 0\noverride_weight_gradient: 1: so are gradients of weights. Variable ACCELERATE_FP8_OVERRIDE_WGRAD. Default 0\nuse_in_evaluation: 1: a model in evaluation computes in 8 bits, too; 0: in bfloat16. Variable ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL. Default 0\nuse_mxfp8_block_scaling: 1: scaling BLOCKWISE. Variable ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING. Default 0\nskip_first_and_last: 1: the first and the last linear layer are left out. Default: whether the backend is AO\nfsdp_all_gather: 1: FSDP gathers the weights in 8 bits. Not with DELAYED. Variable ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER. Default: whether the backend is AO\npad_inner_dim: 1: features that are no multiple of 16 are filled up with zeros. Variable ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO\nskip_names: Regular expression of the whole names of modules that are left out. Default: none";
+static const char accel_fp8_options_text[] = "accel_fp8_options_t(*, backend=ACCEL_FP8_BACKEND_AO, scaling=None, format=ACCEL_FP8_FORMAT_HYBRID, amax_algorithm=ACCEL_FP8_AMAX_ALGORITHM_MOST_RECENT, amax_history_length=1024, margin=0, interval=1, override_forward=0, override_input_gradient=0, override_weight_gradient=0, use_in_evaluation=0, use_mxfp8_block_scaling=0, skip_first_and_last=None, fsdp_all_gather=None, pad_inner_dim=None, skip_names=None, compress_activations=1)\n--\n\nHow linear layers compute in 8-bit floating point under mixed_precision FP8 (Micikevicius et al., \"FP8 Formats for Deep Learning\", 2022). Layers whose sizes are no multiples of 16 are left out. Everything else is as under BF16.\n\nbackend: Variable ACCELERATE_FP8_BACKEND. Default AO\nscaling: Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling\nformat: Variable ACCELERATE_FP8_FORMAT. Default HYBRID\namax_algorithm: Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default MOST_RECENT\namax_history_length: Steps, under DELAYED. In [1, 65536]. Variable ACCELERATE_FP8_AMAX_HISTORY_LEN. Default 1024\nmargin: Scales are divided by 2 to the power of it. In [0, 32]. Variable ACCELERATE_FP8_MARGIN. Default 0\ninterval: Steps between two changes of the scales of DELAYED. In [1, inf). Variable ACCELERATE_FP8_INTERVAL. Default 1\noverride_forward: 1: the forward is computed in bfloat16. Variable ACCELERATE_FP8_OVERRIDE_FPROP. Default 0\noverride_input_gradient: 1: so are gradients of inputs. Variable ACCELERATE_FP8_OVERRIDE_DGRAD. Default 0\noverride_weight_gradient: 1: so are gradients of weights. Variable ACCELERATE_FP8_OVERRIDE_WGRAD. Default 0\nuse_in_evaluation: 1: a model in evaluation computes in 8 bits, too; 0: in bfloat16. Variable ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL. Default 0\nuse_mxfp8_block_scaling: 1: scaling BLOCKWISE. Variable ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING. Default 0\nskip_first_and_last: 1: the first and the last linear layer are left out. Default: whether the backend is AO\nfsdp_all_gather: 1: FSDP gathers the weights in 8 bits. Not with DELAYED. Variable ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER. Default: whether the backend is AO\npad_inner_dim: 1: features that are no multiple of 16 are filled up with zeros. Variable ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO\nskip_names: Regular expression of the whole names of modules that are left out. Default: none\ncompress_activations: 1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; 0: as it is. Default 1";
 %}
 %accel_options(accel_fp8_options, ACCEL_FP8_OPTIONS_INIT, free((char *)$self->skip_names);)
 %{
@@ -778,6 +793,9 @@ typedef struct accel_generate_options {
   accel_module_t *draft_model;
   const char *load_prompt_cache;
   const char *save_prompt_cache;
+  const accel_value_t *decoder_tokens;
+  const accel_value_t *suppress_tokens;
+  const accel_value_t *begin_suppress_tokens;
 } accel_generate_options_t;
 typedef struct accel_generation_batch_options {
   int64_t max_sequences;
@@ -982,6 +1000,30 @@ typedef struct accel_dataloader_options {
   accel_padding_side_t padding_side;
   accel_flag_t padding_masks;
 } accel_dataloader_options_t;
+typedef struct accel_encode_options {
+  accel_flag_t add_special_tokens;
+  accel_flag_t parse_special_tokens;
+  int64_t max_length;
+  accel_padding_side_t truncation_side;
+  accel_padding_side_t padding_side;
+  int64_t pad_to_length;
+  int64_t pad_to_multiple_of;
+  int64_t pad_token_id;
+  accel_flag_t token_type_ids;
+  accel_text_offsets_t offsets;
+} accel_encode_options_t;
+typedef struct accel_decode_options {
+  accel_flag_t skip_special_tokens;
+  accel_flag_t clean_up_spaces;
+} accel_decode_options_t;
+typedef struct accel_chat_options {
+  accel_flag_t add_generation_prompt;
+  accel_flag_t continue_final_message;
+  const char *chat_template;
+  const accel_value_t *tools;
+  const accel_value_t *documents;
+  const accel_value_t *variables;
+} accel_chat_options_t;
 typedef struct accel_tensor_parallel_options {
   const char *plan;
   accel_flag_t verify_gradients;
@@ -1168,6 +1210,7 @@ typedef struct accel_fp8_options {
   accel_flag_t fsdp_all_gather;
   accel_flag_t pad_inner_dim;
   const char *skip_names;
+  accel_flag_t compress_activations;
 } accel_fp8_options_t;
 %accel_borrowed(accel_state_t, gradient_group)
 typedef struct accel_local_sgd_options {
@@ -1546,6 +1589,17 @@ typedef struct accel_launch_options {
 %accel_waits(accel_skip_first_batches)
 %newobject accel_loop_retain;
 %delobject accel_loop_release;
+%accel_waits(accel_tokenizer_load)
+%accel_waits(accel_tokenizer_from_json)
+%newobject accel_tokenizer_retain;
+%delobject accel_tokenizer_release;
+%accel_waits(accel_tokenizer_encode)
+%accel_waits(accel_tokenizer_encode_batch)
+%accel_waits(accel_tokenizer_decode)
+%newobject accel_decode_stream_retain;
+%delobject accel_decode_stream_release;
+%accel_waits(accel_tokenizer_chat_text)
+%accel_waits(accel_tokenizer_encode_chat)
 %accel_waits(accel_split_layers)
 %accel_waits(accel_context_parallel_gather)
 %accel_waits(accel_parallel_reduce)
@@ -1804,6 +1858,9 @@ typedef struct accel_launch_options {
 %constant int ACCEL_COLLATE_PAD = 1;
 %constant int ACCEL_PADDING_SIDE_RIGHT = 0;
 %constant int ACCEL_PADDING_SIDE_LEFT = 1;
+%constant int ACCEL_TEXT_OFFSETS_NONE = 0;
+%constant int ACCEL_TEXT_OFFSETS_BYTES = 1;
+%constant int ACCEL_TEXT_OFFSETS_CODE_POINTS = 2;
 %constant int ACCEL_OVERLAP_AUTO = 0;
 %constant int ACCEL_OVERLAP_NO = 1;
 %constant int ACCEL_OVERLAP_YES = 2;
@@ -3318,7 +3375,7 @@ out: A module of the kind \"Package\", in evaluation. accel_module_train() of it
 Returns: ACCEL_OK; NOT_FOUND; CORRUPT for what is no package; UNSUPPORTED for one of another LibTorch, processor or device, or with sources alone; INVALID_ARGUMENT for one with several models without a name.";
 accel_status_t accel_module_from_package(const char *path, const accel_package_options_t *options, accel_module_t **OUTPUT);
 
-%feature("docstring") accel_module_from_config "A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: decoders, which are \"gemma2\", \"gemma3_text\", \"gpt2\", \"llama\", \"mistral\", \"olmo2\", \"phi3\", \"qwen2\" and \"qwen3\", and encoders. Decoders take token ids int64 [batch, length] and give logits [batch, length, vocabulary]. They also take \"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head size]. What a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied. All but \"gpt2\" also take \"attention_mask\" [batch, earlier length + length] (1: a token, 0: padding) and \"position_ids\" [batch, length]. Encoders, which are \"bert\", \"distilbert\" and \"roberta\", take \"input_ids\", \"attention_mask\" (1: a token, 0: padding; all are tokens by default), \"token_type_ids\" and \"position_ids\", each [batch, length]. `architectures` of the configuration says what they give: a \"BertModel\" [hidden states [batch, length, hidden size], pooled [batch, hidden size]], a \"DistilBertModel\" the hidden states; a \"BertForMaskedLM\" scores of the vocabulary for each token; \"BertForSequenceClassification\" scores of classes for each sequence, \"BertForTokenClassification\" for each token; and \"BertForQuestionAnswering\" [scores of the first token of the answer, of the last one]. Names of parameters are those of transformers.
+%feature("docstring") accel_module_from_config "A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: decoders, which are \"gemma2\", \"gemma3_text\", \"gpt2\", \"gpt_neox\", \"llama\", \"mistral\", \"mixtral\", \"olmo2\", \"phi\", \"phi3\", \"qwen2\", \"qwen2_moe\", \"qwen3\", \"qwen3_moe\" and \"stablelm\", and encoders. Decoders take token ids int64 [batch, length] and give logits [batch, length, vocabulary]. They also take \"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head size]. What a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied. They also take \"attention_mask\" [batch, earlier length + length] (1: a token, 0: padding) and \"position_ids\" [batch, length]. With experts and `output_router_logits` the output is a list, whose last is the loss of the routers, times `router_aux_loss_coef`. Encoders, which are \"bert\", \"distilbert\" and \"roberta\", take \"input_ids\", \"attention_mask\" (1: a token, 0: padding; all are tokens by default), \"token_type_ids\" and \"position_ids\", each [batch, length]. `architectures` of the configuration says what they give: a \"BertModel\" [hidden states [batch, length, hidden size], pooled [batch, hidden size]], a \"DistilBertModel\" the hidden states; a \"BertForMaskedLM\" scores of the vocabulary for each token; \"BertForSequenceClassification\" scores of classes for each sequence, \"BertForTokenClassification\" for each token; and \"BertForQuestionAnswering\" [scores of the first token of the answer, of the last one]. Names of parameters are those of transformers.
 
 config: The path of a config.json, or the JSON text itself.
 out: The module.
@@ -3690,16 +3747,16 @@ source_path: A parameter of the same shape.
 Returns: ACCEL_OK, NOT_FOUND or SHAPE_MISMATCH.";
 accel_status_t accel_module_tie(accel_module_t *module, const char *path, const char *source_path);
 
-%feature("docstring") accel_module_generate "Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens are kept between the steps.
+%feature("docstring") accel_module_generate "Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens are kept between the steps. An encoder-decoder reads the input once, and its decoder adds tokens to options.decoder_tokens.
 
-module: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives [logits, past_key_values]; in evaluation (accel_module_train()).
-input_ids: int64 [batch, length].
-attention_mask: [batch, length], 1: a token, 0: padding, on the left. NULL: no padding.
+module: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives [logits, past_key_values]; in evaluation (accel_module_train()). An encoder-decoder has the inputs (input_ids or input_features, attention_mask, decoder_input_ids, decoder_attention_mask, past_key_values), and gets the first with an empty list as past_key_values; in later calls the list has the keys and values of the encoder's states, too.
+input_ids: int64 [batch, length]; for an encoder-decoder that reads features, these.
+attention_mask: [batch, length], 1: a token, 0: padding, on the left; for an encoder-decoder anywhere. NULL: no padding.
 options: NULL: defaults.
 on_tokens: NULL: none.
 user_data: Handed to the callback; destroy ends its life.
 destroy: Handed to the callback; destroy ends its life.
-out: A map: \"tokens\" int64 [batch, length + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
+out: A map: \"tokens\" int64 [batch, length + new], of an encoder-decoder [batch, decoder_tokens + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
 Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED for a module without past_key_values; INVALID_STATE in training.";
 accel_status_t accel_module_generate(accel_module_t *module, const accel_tensor_t *input_ids, const accel_tensor_t *attention_mask, const accel_generate_options_t *options, accel_generated_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_value_t *OUTPUT);
 
@@ -4767,6 +4824,140 @@ accel_loop_t *accel_loop_retain(accel_loop_t *batches);
 batches: A loop, or NULL.";
 void accel_loop_release(accel_loop_t *batches);
 
+%feature("docstring") accel_tokenizer_load "Loads the tokenizer of a model.
+
+path: A folder with tokenizer.json, of which tokenizer_config.json, special_tokens_map.json, added_tokens.json, generation_config.json, chat_template.jinja and additional_chat_templates/ are read too, or the path of a tokenizer.json alone.
+out: The tokenizer. Truncation and padding of the file are not applied: encode_options say it.
+Returns: ACCEL_OK; NOT_FOUND, IO; INVALID_ARGUMENT for a file that is broken, with the place; UNSUPPORTED without the plugin, and for a folder that has a vocabulary in another format only.";
+accel_status_t accel_tokenizer_load(const char *path, accel_tokenizer_t **OUTPUT);
+
+%feature("docstring") accel_tokenizer_from_json "Makes a tokenizer of texts in memory.
+
+json: The content of a tokenizer.json.
+config: The content of a tokenizer_config.json, or NULL.
+out: The tokenizer.
+Returns: As accel_tokenizer_load().";
+accel_status_t accel_tokenizer_from_json(const char *json, const char *config, accel_tokenizer_t **OUTPUT);
+
+%feature("docstring") accel_tokenizer_retain "Adds an owner.
+
+tokenizer: A tokenizer.
+Returns: The same tokenizer, with one owner more.";
+accel_tokenizer_t *accel_tokenizer_retain(accel_tokenizer_t *tokenizer);
+
+%feature("docstring") accel_tokenizer_release "Removes an owner.
+
+tokenizer: A tokenizer, or NULL.";
+void accel_tokenizer_release(accel_tokenizer_t *tokenizer);
+
+%feature("docstring") accel_tokenizer_encode "The ids of one text.
+
+tokenizer: A tokenizer.
+text: STRING or BYTES, or a list of two: a pair.
+options: NULL: defaults. Those of batches do not count.
+out: int64 [tokens], on the CPU.
+Returns: ACCEL_OK; TYPE_MISMATCH; INVALID_ARGUMENT for BYTES that are not UTF-8, with the position, and for a max_length that the special tokens do not fit in.";
+accel_status_t accel_tokenizer_encode(const accel_tokenizer_t *tokenizer, const accel_value_t *text, const accel_encode_options_t *options, accel_tensor_t **OUTPUT);
+
+%feature("docstring") accel_tokenizer_encode_batch "The ids of a batch of texts, as models take them. Many texts are shared among threads, which have ended when this returns.
+
+tokenizer: A tokenizer.
+texts: A list of texts or pairs, as accel_tokenizer_encode() takes them.
+options: NULL: defaults.
+out: A map: \"input_ids\" and \"attention_mask\" int64 [n_texts, length]; with token_type_ids \"token_type_ids\" of the same shape; with offsets \"offset_mapping\" int64 [n_texts, length, 2], first and behind the last, zeros where no text is.
+Returns: As accel_tokenizer_encode(), with the number of the text; INVALID_ARGUMENT for texts of different lengths without a padding token.";
+accel_status_t accel_tokenizer_encode_batch(const accel_tokenizer_t *tokenizer, const accel_value_t *texts, const accel_encode_options_t *options, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_tokenizer_decode "The text of ids.
+
+tokenizer: A tokenizer.
+ids: int64 or int32 [tokens], or [n_texts, tokens].
+options: NULL: defaults.
+out: A text, or a list of texts.
+Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH; INVALID_ARGUMENT for a negative id. Ids above the vocabulary have no text.";
+accel_status_t accel_tokenizer_decode(const accel_tokenizer_t *tokenizer, const accel_tensor_t *ids, const accel_decode_options_t *options, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_decode_stream_create "Begins to decode ids one after another, as generation gives them.
+
+tokenizer: A tokenizer.
+options: NULL: defaults. clean_up_spaces must not be 1, because it would change text that is out already.
+out: The stream.
+Returns: ACCEL_OK; INVALID_ARGUMENT.";
+accel_status_t accel_decode_stream_create(const accel_tokenizer_t *tokenizer, const accel_decode_options_t *options, accel_decode_stream_t **OUTPUT);
+
+%feature("docstring") accel_decode_stream_retain "Adds an owner.
+
+stream: A stream.
+Returns: The same stream, with one owner more.";
+accel_decode_stream_t *accel_decode_stream_retain(accel_decode_stream_t *stream);
+
+%feature("docstring") accel_decode_stream_release "Removes an owner.
+
+stream: A stream, or NULL.";
+void accel_decode_stream_release(accel_decode_stream_t *stream);
+
+%feature("docstring") accel_decode_stream_step "The text that one more id completes.
+
+stream: A stream.
+id: The next id.
+out: A text; empty as long as the last character is not whole.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a negative id.";
+accel_status_t accel_decode_stream_step(accel_decode_stream_t *stream, int64_t id, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_decode_stream_finish "Ends a text. The next step begins another one.
+
+stream: A stream.
+out: A text: the rest, with U+FFFD for a character that is not whole; mostly empty.
+Returns: ACCEL_OK.";
+accel_status_t accel_decode_stream_finish(accel_decode_stream_t *stream, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_tokenizer_token_to_id "The id of a token.
+
+tokenizer: A tokenizer.
+token: As it stands in the vocabulary.
+out: Its id.
+Returns: ACCEL_OK or NOT_FOUND.";
+accel_status_t accel_tokenizer_token_to_id(const accel_tokenizer_t *tokenizer, const char *token, int64_t *OUTPUT);
+
+%feature("docstring") accel_tokenizer_id_to_token "The token of an id.
+
+tokenizer: A tokenizer.
+id: Its id.
+out: A text, as it stands in the vocabulary.
+Returns: ACCEL_OK or NOT_FOUND.";
+accel_status_t accel_tokenizer_id_to_token(const accel_tokenizer_t *tokenizer, int64_t id, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_tokenizer_vocabulary_size "The size of the vocabulary. The embedding of a model may be larger.
+
+tokenizer: A tokenizer.
+Returns: The number of its tokens, added ones included; -1 for an invalid handle.";
+int64_t accel_tokenizer_vocabulary_size(const accel_tokenizer_t *tokenizer);
+
+%feature("docstring") accel_tokenizer_describe "Describes a tokenizer by its files.
+
+tokenizer: A tokenizer.
+out: A map: \"model\", the kind of vocabulary (\"BPE\", \"WordPiece\", \"Unigram\", \"WordLevel\"); \"vocabulary_size\"; of \"bos_token\", \"eos_token\", \"unk_token\", \"sep_token\", \"pad_token\", \"cls_token\" and \"mask_token\" those that there are, and their ids under \"bos_token_id\" and so on; \"additional_special_tokens\", a list; \"eos_token_ids\", a list of all that end an answer, by generation_config.json too; \"model_max_length\", where it is known; \"padding_side\", \"truncation_side\"; \"model_input_names\"; \"chat_templates\", the names of them.
+Returns: ACCEL_OK.";
+accel_status_t accel_tokenizer_describe(const accel_tokenizer_t *tokenizer, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_tokenizer_chat_text "The text of a chat, by a template in Jinja. A template has no access to files, time apart, or to the program, and ends after a bounded number of steps.
+
+tokenizer: A tokenizer.
+messages: A list of maps, such as {\"role\": \"user\", \"content\": \"...\"}, or a text with such a list in JSON.
+options: NULL: defaults.
+out: A text.
+Returns: ACCEL_OK; NOT_FOUND without a template; INVALID_ARGUMENT for a template that is broken, does not end, or refuses the messages, with its words and line; TYPE_MISMATCH.";
+accel_status_t accel_tokenizer_chat_text(const accel_tokenizer_t *tokenizer, const accel_value_t *messages, const accel_chat_options_t *options, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_tokenizer_encode_chat "The ids of a chat: its text, encoded without the special tokens that the template has put there itself.
+
+tokenizer: A tokenizer.
+messages: As accel_tokenizer_chat_text().
+options: As accel_tokenizer_chat_text().
+out: int64 [tokens], on the CPU.
+Returns: As accel_tokenizer_chat_text().";
+accel_status_t accel_tokenizer_encode_chat(const accel_tokenizer_t *tokenizer, const accel_value_t *messages, const accel_chat_options_t *options, accel_tensor_t **OUTPUT);
+
 %feature("docstring") accel_split_layers "Splits the layers of a model over the ranks along the axis \"tensor\" of the mesh, in place, ahead of accel_prepare_model(), which then takes them as they are. For models that no process has the memory of: one without memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model() reads of each weight only what this rank stores. Of other models a rank has one whole parameter after the other. What has no memory yet when the model is prepared gets its layer's initial values, those of a model that is not split.
 
 state: A state.
@@ -4953,7 +5144,7 @@ out: The model to call.
 Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was prepared with; COLLECTIVE_MISMATCH when the ranks' models differ, or the options by which they are cut into stages; UNSUPPORTED for stages of a model that is no chain of parts.";
 accel_status_t accel_prepare_model(accel_state_t *state, accel_module_t *module, const accel_prepare_model_options_t *options, accel_module_t **OUTPUT);
 
-%feature("docstring") accel_estimate_memory "The memory that training a model takes on the rank with the most of it (of split layers the largest parts), at the peak of a step that is not the first. It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Activations of split layers are those of Korthikanti et al. (2022): of a block of GPT-2 in float32 (16 + 48 / tensor_parallel_size) x rows x positions x width bytes, and 64 / tensor_parallel_size with sequence_parallel. Attention is taken to keep no scores, and the model to be prepared with recomputation where FSDP's activation_checkpointing says so. Nothing is allocated: parameters may be on the device meta.
+%feature("docstring") accel_estimate_memory "The memory that training a model takes on the rank with the most of it (of split layers the largest parts), at the peak of a step that is not the first. It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Activations of split layers are those of Korthikanti et al. (2022): of a block of GPT-2 in float32 (16 + 48 / tensor_parallel_size) x rows x positions x width bytes, and 64 / tensor_parallel_size with sequence_parallel. Attention is taken to keep no scores, and the model to be prepared with recomputation where FSDP's activation_checkpointing says so. Under FP8 the recipe is that of the variables ACCELERATE_FP8_*, or the default one; sharded weights are counted as under BF16. Nothing is allocated: parameters may be on the device meta.
 
 module: The model before it is prepared, or the prepared one.
 optimizer: Whose states count, by its settings; it needs no parameters. NULL: none.

@@ -85,6 +85,11 @@ SCENES = {
         "arrows": ["config -> model", "row -> model", "parts -> model", "weights -> model"],
         "gap": 70,
     },
+    "tokenizers": {
+        "rows": [["chat: Chat|roles and contents", "template: *Chat template|Jinja", "text: Text"], ["ids: #Token ids|tensors", "model: Model|adds ids", "stream: *Stream|whole characters"]],
+        "arrows": ["chat -> template", "template -> text", "text -> ids: encode", "ids -> model", "model -> stream"],
+        "gap": 70,
+    },
     "compilation": {
         "rows": [["model: Model of torch|script or folder", "compile: *accel compile|export, compile, describe", "package: #model.pt2|code and weights"], ["inputs: Your program|in any language", "checks: *Checks|shapes, dtypes, processor", "call: *Module|calls the code"]],
         "arrows": ["model -> compile", "compile -> package", "package -> call: loaded", "inputs -> checks", "checks -> call"],

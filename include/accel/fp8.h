@@ -54,6 +54,9 @@ typedef struct accel_fp8_options {
   accel_flag_t pad_inner_dim;               /* 1: features that are no multiple of 16 are filled up with zeros. Variable
                                              * ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO */
   const char *skip_names;                   /* Regular expression of the whole names of modules that are left out. Default: none */
+  accel_flag_t compress_activations;        /* 1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8
+                                             * bits, too; 0: as it is. Default 1 */
+  int32_t reserved;                         /* 0 */
 } accel_fp8_options_t;
 
 /** Sets the recipe of mixed_precision FP8; before anything is prepared.

@@ -32,6 +32,11 @@ typedef struct accel_generate_options {
   const char *load_prompt_cache; /* A file that save_prompt_cache wrote: keys and values of the tokens with which input_ids begins as its
                                   * prompt did are not computed again. Default: none */
   const char *save_prompt_cache; /* A file for the keys and values of the prompt. Default: none */
+  /* A list of INT: what the decoder of an encoder-decoder begins with, such as [decoder_start_token_id]; Whisper also has its language
+   * and task there. Default: none, for decoders */
+  const accel_value_t *decoder_tokens;
+  const accel_value_t *suppress_tokens;       /* A list of INT: tokens that are never chosen. Default: none */
+  const accel_value_t *begin_suppress_tokens; /* A list of INT: tokens that are not chosen first. Default: none */
 } accel_generate_options_t;
 
 /** Gets the new tokens of all sequences as soon as they are known.
@@ -42,16 +47,18 @@ typedef struct accel_generate_options {
  * @threads caller */
 typedef accel_status_t (*accel_generated_fn)(accel_tensor_t *tokens, accel_value_t *ACCEL_OWNED out_goes_on, void *user_data);
 
-/** Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens are kept
- * between the steps.
+/** Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens are kept
+ * between the steps. An encoder-decoder reads the input once, and its decoder adds tokens to options.decoder_tokens.
  * @param module A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives [logits,
- *   past_key_values]; in evaluation (accel_module_train()).
- * @param input_ids int64 [batch, length].
- * @param attention_mask [batch, length], 1: a token, 0: padding, on the left. NULL: no padding.
+ *   past_key_values]; in evaluation (accel_module_train()). An encoder-decoder has the inputs (input_ids or input_features,
+ *   attention_mask, decoder_input_ids, decoder_attention_mask, past_key_values), and gets the first with an empty list as
+ *   past_key_values; in later calls the list has the keys and values of the encoder's states, too.
+ * @param input_ids int64 [batch, length]; for an encoder-decoder that reads features, these.
+ * @param attention_mask [batch, length], 1: a token, 0: padding, on the left; for an encoder-decoder anywhere. NULL: no padding.
  * @param options NULL: defaults.
  * @param on_tokens NULL: none.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
- * @param out A map: "tokens" int64 [batch, length + new], and "log_probabilities" float32 [batch, new], of each new token by the
+ * @param out A map: "tokens" int64 [batch, length + new], of an encoder-decoder [batch, decoder_tokens + new], and "log_probabilities" float32 [batch, new], of each new token by the
  *   scores after the penalty.
  * @return ACCEL_OK; INVALID_ARGUMENT that names the field; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED for a module without
  *   past_key_values; INVALID_STATE in training.

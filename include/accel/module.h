@@ -94,13 +94,15 @@ accel_module_from_package(const char *path, const accel_package_options_t *ACCEL
                           accel_module_t *ACCEL_OWNED *out);
 
 /** A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known:
- * decoders, which are "gemma2", "gemma3_text", "gpt2", "llama", "mistral", "olmo2", "phi3", "qwen2" and "qwen3", and encoders.
+ * decoders, which are "gemma2", "gemma3_text", "gpt2", "gpt_neox", "llama", "mistral", "mixtral", "olmo2", "phi", "phi3", "qwen2",
+ * "qwen2_moe", "qwen3", "qwen3_moe" and "stablelm", and encoders.
  * Decoders take token ids int64 [batch, length] and give logits [batch, length, vocabulary].
  * They also take "past_key_values", keys and values of earlier tokens, and then computes new ones only: an empty list at the
  * beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key,
  * value] for each layer, each [batch, key heads, length, head size]. What a call returned can be continued several times, and may have
- * memory behind it, so that tokens of a later call are not copied. All but "gpt2" also take "attention_mask" [batch, earlier length +
- * length] (1: a token, 0: padding) and "position_ids" [batch, length].
+ * memory behind it, so that tokens of a later call are not copied. They also take "attention_mask" [batch, earlier length +
+ * length] (1: a token, 0: padding) and "position_ids" [batch, length]. With experts and `output_router_logits` the output is a list,
+ * whose last is the loss of the routers, times `router_aux_loss_coef`.
  * Encoders, which are "bert", "distilbert" and "roberta", take "input_ids", "attention_mask" (1: a token, 0: padding; all are tokens by
  * default), "token_type_ids" and "position_ids", each [batch, length]. `architectures` of the configuration says what they give: a
  * "BertModel" [hidden states [batch, length, hidden size], pooled [batch, hidden size]], a "DistilBertModel" the hidden states; a

@@ -12,6 +12,7 @@
 #include "config/generated/settings/state/state.hpp"
 #include "config/precision_name.hpp"
 #include "data/prepared_dataloader.hpp"
+#include "nn/low_precision/fp8_layers.hpp"
 #include "precision/grad_scaler.hpp"
 #include "tensor/dtype.hpp"
 
@@ -31,6 +32,14 @@ void describe_precision(std::ostream& out, Precision precision, const AutocastSe
     out << "autocast disabled by its options";
   else
     out << "autocast to " << dtype << (autocast.cache_enabled ? "" : " without cache");
+}
+
+void describe_fp8_layers(std::ostream& out, const nn::Fp8Layers& fp8) {
+  const precision::Fp8Recipe& recipe = fp8.recipe();
+  const size_t covered = fp8.selection().layers.size(), all = covered + fp8.selection().skipped.size();
+  out << ", " << covered << " of " << all << " linear layers in fp8 with scaling " << precision::name_of(recipe.scaling)
+      << " and format " << precision::name_of(recipe.format) << (recipe.use_in_evaluation ? ", also in evaluation" : "")
+      << (recipe.compress_activations ? ", activations kept in 8 bits" : "");
 }
 
 void describe_sharding(std::ostream& out, const parallel::ParameterParts& parts) {
@@ -66,6 +75,7 @@ void describe_model(std::ostream& out, const nn::Module& model, parallel::Parall
   }
   const ForwardPrecision& precision = prepared->precision();
   describe_precision(out, precision.precision, precision.autocast);
+  if (precision.fp8 != nullptr) describe_fp8_layers(out, *precision.fp8);
   out << ", outputs "
       << (precision.precision == Precision::kNo || precision.keep_output_dtype ? "as they come" : "in float32") << "; "
       << (parallel.exchange() != nullptr ? "gradients averaged over the ranks" : "gradients stay on this rank")

@@ -1,6 +1,7 @@
 #include "bigmodel/load_checkpoint.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "base/split_text.hpp"
 #include "bigmodel/device_map/device_place.hpp"
 #include "bigmodel/offload_folder.hpp"
+#include "nn/architectures/hub_names.hpp"
 #include "nn/module_walks.hpp"
 #include "os/bus_error_guard.hpp"
 #include "tensor/dtype.hpp"
@@ -27,13 +29,16 @@ namespace {
 // A tensor of the model that gets values.
 struct Load {
   std::string name;
-  at::Tensor member, weight;
+  at::Tensor member, weight;  // weight: a tensor of a file, the first one if there are several
   at::ScalarType dtype;
   std::optional<c10::Device> device;  // nothing: it is offloaded
   tensor::PlacementPtr placement;     // in the weight, of a member of which this rank has a part; else null
+  std::vector<nn::HubPart> parts;     // what the tensors of files are of the weight; empty: there is one
+  std::vector<at::Tensor> tensors;
+  std::vector<int64_t> sizes;  // of the weight
 
-  // Reads what the member has of the weight, and no other elements.
-  at::Tensor part() const { return placement == nullptr ? weight : tensor::read_part(weight, *placement, name); }
+  // Reads several tensors of files into memory of its own.
+  at::Tensor whole() const { return parts.empty() ? weight : nn::join_hub_parts(parts, tensors, sizes); }
 };
 
 class Loader {
@@ -47,22 +52,31 @@ class Loader {
 
   // All checks.
   std::vector<Load> plan(const nn::Module& model, const nn::NamedTensors& weights, nn::LoadReport& report) const {
-    std::unordered_map<std::string_view, at::Tensor> given;
+    Given given;
     for (const auto& [name, tensor] : weights) given.emplace(name, tensor);
     std::vector<Load> loads;
     std::vector<std::string> misfits, unplaced;
     std::unordered_set<const at::TensorImpl*> planned;  // under any of their names
-    std::unordered_set<std::string_view> known;
+    std::unordered_set<std::string> known;
     const nn::NamedTensors members = nn::named_members(model);
     const nn::Placements placements = nn::placements(model);
+    const nn::HubNames files(model);
     for (const auto& [name, member] : members) {
       known.insert(name);
-      const auto weight = given.find(name);
-      if (weight == given.end()) continue;
       const tensor::PlacementPtr placement = placements.find(member);
       const c10::IntArrayRef sizes = placement == nullptr ? member.sizes() : c10::IntArrayRef(placement->shape);
-      if (weight->second.sizes() != sizes)
+      std::vector<nn::HubPart> parts;
+      std::vector<at::Tensor> tensors;
+      auto weight = given.find(name);
+      if (weight == given.end()) {
+        parts = files.parts_of(name, sizes);
+        if (!find_parts(parts, given, known, tensors)) continue;
+        weight = given.find(parts.front().name);
+        nn::check_hub_parts(parts, tensors, sizes);
+        if (parts.front().expert < 0) parts.clear();  // it has another name there
+      } else if (weight->second.sizes() != sizes) {
         misfits.push_back(text(name, " ", weight->second.sizes(), " instead of ", sizes));
+      }
       require(placement == nullptr || map_ == nullptr, Status::kInvalidArgument, "this rank has a part of '", name,
               "', and there is a device map; expected none for a model that is split over ranks");
       if (placement != nullptr && !member.is_meta()) {
@@ -72,9 +86,15 @@ class Loader {
                 "; expected this dtype, or a model without memory");
       }
       if (!planned.insert(member.unsafeGetTensorImpl()).second) continue;
-      Load load{
-          name,     member, weight->second, loaded_dtype(name, member, weight->second, settings_), member.device(),
-          placement};
+      Load load{name,
+                member,
+                weight->second,
+                loaded_dtype(name, member, weight->second, settings_),
+                member.device(),
+                placement,
+                std::move(parts),
+                std::move(tensors),
+                sizes.vec()};
       if (member.is_meta()) load.device = c10::Device(c10::kCPU);
       if (map_ != nullptr && !find_device(name, load.device)) unplaced.push_back(name);
       loads.push_back(std::move(load));
@@ -96,14 +116,37 @@ class Loader {
 
   // The memory of a weight on the device, of the dtype.
   at::Tensor place(const Load& load) const {
-    const at::Tensor part = load.part();
+    const at::Tensor whole = load.whole();
+    // Reads what the member has of the weight, and no other elements where it is one tensor.
+    const at::Tensor part = load.placement == nullptr ? whole : tensor::read_part(whole, *load.placement, load.name);
     if (!load.device->is_cpu() || part.scalar_type() != load.dtype) return part.to(*load.device, load.dtype);
-    const bool is_own = !part.is_alias_of(load.weight);
-    if (is_own || (settings_.map_weights && (load.placement == nullptr || part.is_contiguous()))) return part;
+    const bool is_joined = !load.parts.empty();
+    const bool is_own = (is_joined && load.placement == nullptr) || !part.is_alias_of(whole);
+    const bool may_be_mapped = settings_.map_weights && !is_joined;
+    if (is_own || (may_be_mapped && (load.placement == nullptr || part.is_contiguous()))) return part;
     return part.clone();
   }
 
  private:
+  using Given = std::unordered_map<std::string_view, at::Tensor>;
+  // The tensors of files that together are a weight. False: there is none of them.
+  static bool find_parts(const std::vector<nn::HubPart>& parts, const Given& given,
+                         std::unordered_set<std::string>& known, std::vector<at::Tensor>& tensors) {
+    std::vector<std::string> lacking;
+    for (const nn::HubPart& part : parts) {
+      const auto found = given.find(part.name);
+      if (found == given.end()) {
+        lacking.push_back(part.name);
+        continue;
+      }
+      known.insert(part.name);
+      tensors.push_back(found->second);
+    }
+    require(tensors.empty() || lacking.empty(), Status::kNotFound, "the checkpoint lacks ", list_names(lacking),
+            "; expected them beside ", parts.empty() ? "" : parts.front().name, " and its like");
+    return !tensors.empty();
+  }
+
   // False if the map does not cover the name.
   bool find_device(const std::string& name, std::optional<c10::Device>& device) const {
     const std::string* const place = places_->find(name);
@@ -126,8 +169,9 @@ bool is_in_any_module(const std::string& name, const std::vector<std::string>& m
   });
 }
 
-at::Tensor meta_like(const at::Tensor& weight, at::ScalarType dtype) {
-  return at::empty_like(weight, weight.options().dtype(dtype).device(at::kMeta));
+at::Tensor meta_like(const Load& load) {
+  const auto options = load.weight.options().dtype(load.dtype).device(at::kMeta);
+  return load.parts.empty() ? at::empty_like(load.weight, options) : at::empty(load.sizes, options);
 }
 
 }  // namespace
@@ -160,8 +204,7 @@ LoadedCheckpoint load_checkpoint(nn::Module& model, const nn::NamedTensors& weig
   }
   const BusErrorGuard lost_pages;
   std::vector<at::Tensor> values;
-  for (const Load& load : loads)
-    values.push_back(load.device ? loader.place(load) : meta_like(load.weight, load.dtype));
+  for (const Load& load : loads) values.push_back(load.device ? loader.place(load) : meta_like(load));
   lost_pages.check();
   for (size_t i = 0; i < loads.size(); i++) {
     if (loads[i].placement != nullptr && !loads[i].member.is_meta()) {  // its memory may be a part of other memory
@@ -172,7 +215,7 @@ LoadedCheckpoint load_checkpoint(nn::Module& model, const nn::NamedTensors& weig
     if (loads[i].device)
       loaded.files.add(values[i]);
     else
-      loaded.offloaded.emplace_back(loads[i].name, loads[i].weight);
+      loaded.offloaded.emplace_back(loads[i].name, loads[i].whole());
   }
   lost_pages.check();
   return loaded;
@@ -200,12 +243,14 @@ void write_offload_folder(const std::string& folder, const nn::Module& model, co
                           bool all) {
   std::vector<OffloadEntry> entries;
   nn::NamedTensors copies;
+  const nn::HubNames names(model);
   for (const auto& [name, weight] : offloaded) {
     const at::ScalarType dtype = nn::find_tensor(model, name).scalar_type();
     const std::string file = mapped_path(weight.const_data_ptr());
     constexpr std::string_view kSuffix = ".safetensors";
     const bool is_safetensors = file.size() > kSuffix.size() && file.rfind(kSuffix) == file.size() - kSuffix.size();
-    if (!all && is_safetensors && weight.scalar_type() == dtype)
+    const bool has_its_name = names.parts_of(name, weight.sizes()).empty();
+    if (!all && is_safetensors && has_its_name && weight.scalar_type() == dtype)
       entries.push_back({name, dtype, weight.sizes().vec(), file, name});
     else
       copies.emplace_back(name, weight.to(dtype));

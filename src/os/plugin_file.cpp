@@ -12,6 +12,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/split_text.hpp"
 #include "os/linker_error.hpp"
 #include "os/list_folder.hpp"
 #include "os/loaded_file.hpp"
@@ -39,11 +40,11 @@ std::string own_folder() {
 
 std::vector<std::string> plugin_folders(const std::string& folder_of_library = "") {
   std::vector<std::string> folders;
-  if (const auto path = environment_text("ACCEL_PLUGIN_PATH")) folders.push_back(*path);
+  if (const auto path = environment_text("ACCEL_PLUGIN_PATH")) folders = split_text(*path, ':');
   const std::string here = folder_of_library.empty() ? own_folder() : folder_of_library;
   folders.push_back(here + "/accel");
   folders.push_back(here);
-  for (const char* built : {"/comm/ucx", "/comm/nccl", "/tensor/graphs", "/http/server"})
+  for (const char* built : {"/comm/ucx", "/comm/nccl", "/tensor/graphs", "/http/server", "/text/tokenizers"})
     folders.push_back(here + built);
   folders.push_back(ACCEL_PLUGIN_DIR);
   return folders;

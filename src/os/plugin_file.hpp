@@ -7,8 +7,8 @@
 
 namespace accel {
 
-// The file of plugin `name` ("ucx", "nccl", "http"): in $ACCEL_PLUGIN_PATH, beside the library, in its folder accel/,
-// or in the installation folder. Nothing if not found.
+// The file of plugin `name` ("ucx", "nccl", "http"): in a folder of $ACCEL_PLUGIN_PATH, beside the library, in its
+// folder accel/, or in the installation folder. Nothing if not found.
 std::optional<std::string> plugin_path(const std::string& name);
 // The files of all plugins, by their names. Programs without the library say in which folder that is.
 std::map<std::string, std::string> plugin_paths(const std::string& folder_of_library = "");

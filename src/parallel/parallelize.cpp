@@ -46,6 +46,7 @@
 #include "parallel/tensor/saved_activations.hpp"
 #include "parallel/tensor/split_model.hpp"
 #include "parallel/tensor/split_parameters.hpp"
+#include "precision/fp8_recipe.hpp"
 
 namespace accel::parallel {
 namespace {
@@ -73,23 +74,6 @@ SplitOptions split_options(const TensorParallelSettings& settings, comm::Communi
   return {{settings.sequence_parallel, settings.regather_inputs, overlaps(settings, ranks, device),
            settings.overlap_chunks},
           settings.loss_parallel};
-}
-
-// The rules that name a module or a parameter. Of a stage, others are for layers that other ranks have.
-std::vector<SplitRule> rules_that_match(const std::vector<SplitRule>& rules, const nn::Module& module) {
-  std::vector<std::string> paths;
-  for (const auto& [path, part] : nn::named_modules(module)) paths.push_back(path);
-  const std::string_view packed = "_weight";  // a projection that is no module: in_proj_weight is that of in_proj
-  for (const auto& [path, member] : nn::named_members(module)) {
-    paths.push_back(path);
-    if (path.size() > packed.size() && path.compare(path.size() - packed.size(), packed.size(), packed) == 0)
-      paths.push_back(path.substr(0, path.size() - packed.size()));
-  }
-  std::vector<SplitRule> own;
-  for (const SplitRule& rule : rules)
-    if (std::any_of(paths.begin(), paths.end(), [&](const std::string& path) { return rule.matches(path); }))
-      own.push_back(rule);
-  return own;
 }
 
 // Keeps inputs of modules instead of activations.
@@ -134,6 +118,16 @@ std::vector<SplitRule> given_rules(const PrepareModelSettings& settings, bool of
   return rules;
 }
 
+// Where sequences are split, each rank would compute a term of the gradients of whole experts.
+void require_split_experts(const nn::Module& module, const PrepareModelSettings& settings) {
+  const bool is_auto = settings.tensor_parallel.plan.value == "auto";
+  if (!is_auto || !settings.tensor_parallel.sequence_parallel || settings.expert_parallel.tensor_parallel_experts)
+    return;
+  for (const auto& [path, part] : nn::named_modules(module))
+    require(dynamic_cast<const nn::GroupedExperts*>(part) == nullptr, Status::kUnsupported,
+            "sequence_parallel is 1 and '", path, "' is of experts that are whole; expected tensor_parallel_experts 1");
+}
+
 // The rules for layers that several ranks along the axis "tensor" have parts of. No kind of a stage may have a plan.
 std::vector<SplitRule> rules_of_layers(const nn::Module& module, const PrepareModelSettings& settings,
                                        bool is_stage = false) {
@@ -142,6 +136,7 @@ std::vector<SplitRule> rules_of_layers(const nn::Module& module, const PrepareMo
                                      ? given_rules(settings, /*of_experts=*/false)
                                  : is_stage ? find_plan(module, sequence_parallel)
                                             : plan_of(module, sequence_parallel);
+  require_split_experts(module, settings);
   if (settings.expert_parallel.tensor_parallel_experts)
     for (const auto& [path, part] : nn::named_modules(module)) {
       const auto names = [&path = path](const SplitRule& rule) { return rule.matches(path); };
@@ -415,6 +410,12 @@ int64_t activations_of(const nn::ModulePtr& model, const EstimateMemorySettings&
   if (!parameters.empty())
     sizes.product_bytes = sizes.residual_bytes = static_cast<int64_t>(parameters.front().element_size());
   if (settings.mixed_precision != Precision::kNo) sizes.product_bytes = 2;
+  sizes.function_bytes = sizes.input_bytes = sizes.product_bytes;
+  if (const auto recipe = precision::fp8_recipe_without_call(settings.mixed_precision)) {
+    sizes.input_bytes = 1;
+    sizes.has_own_copies = true;
+    if (recipe->compress_activations) sizes.function_bytes = sizes.residual_bytes = 1;
+  }
   sizes.tensor_ranks = settings.tensor_parallel_size;
   sizes.splits_sequences = splitting.sequence_parallel;
   sizes.regathers_inputs = splitting.regather_inputs;

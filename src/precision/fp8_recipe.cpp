@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "config/generated/choices/precision.hpp"
 #include "config/precedence.hpp"
 
 namespace accel::precision {
@@ -59,6 +60,7 @@ Fp8Recipe make_fp8_recipe(const Fp8Settings& settings) {
   recipe.use_in_evaluation = settings.use_in_evaluation;
   recipe.skip_first_and_last = settings.skip_first_and_last.value_or(is_ao);
   recipe.pad_inner_dim = of_torchao(settings.pad_inner_dim, is_ao);
+  recipe.compress_activations = settings.compress_activations;
   recipe.skip_names = settings.skip_names;
   const bool is_delayed = recipe.scaling == Fp8Scaling::kDelayed;
   const bool needs_weights = recipe.override_forward || recipe.override_input_gradient;  // unrounded
@@ -69,6 +71,13 @@ Fp8Recipe make_fp8_recipe(const Fp8Settings& settings) {
   require(!recipe.fsdp_all_gather || !is_delayed, Status::kInvalidArgument,
           "fsdp_all_gather is 1 and scaling is DELAYED; expected CURRENT, ROWWISE or BLOCKWISE");
   return recipe;
+}
+
+std::optional<Fp8Recipe> fp8_recipe_without_call(Precision precision) {
+  if (precision != Precision::kFp8) return std::nullopt;
+  Fp8Settings settings;
+  resolve_settings(settings);
+  return make_fp8_recipe(settings);
 }
 
 }  // namespace accel::precision

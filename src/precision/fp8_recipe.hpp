@@ -4,9 +4,14 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "config/generated/settings/fp8/fp8.hpp"
+
+namespace accel {
+enum class Precision : int32_t;
+}
 
 namespace accel::precision {
 
@@ -26,6 +31,7 @@ struct Fp8Recipe {
   bool skip_first_and_last = true;
   bool fsdp_all_gather = true;
   bool pad_inner_dim = true;
+  bool compress_activations = true;
   std::string skip_names;  // a regular expression, empty: none
   Fp8Filter filter;        // may be empty
 };
@@ -36,5 +42,8 @@ const char* name_of(Fp8Format format);
 
 // With the defaults of the backend. Settings that contradict each other are an error.
 Fp8Recipe make_fp8_recipe(const Fp8Settings& settings);
+
+// The recipe of a state of this precision whose program does not call accel_set_fp8(); nothing unless it is fp8.
+std::optional<Fp8Recipe> fp8_recipe_without_call(Precision precision);
 
 }  // namespace accel::precision

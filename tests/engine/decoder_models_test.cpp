@@ -117,7 +117,7 @@ TEST(DecoderModels, RefuseWhatTheyCannotDo) {
                [&] { build("gemma2", R"(, "final_logit_softcapping": -1)"); });
   expect_error(Status::kInvalidArgument, "query_pre_attn_scalar is 0",
                [&] { build("gemma2", R"(, "query_pre_attn_scalar": 0)"); });
-  expect_error(Status::kUnsupported, "resid_pdrop", [&] { build("phi3", R"(, "resid_pdrop": 0.5)"); });
+  expect_error(Status::kInvalidArgument, "resid_pdrop", [&] { build("phi3", R"(, "resid_pdrop": 1.5)"); });
   expect_error(Status::kUnsupported, "rope_type 'other'",
                [&] { build("llama", R"(, "rope_scaling": {"type": "other", "factor": 2})"); });
   expect_error(Status::kInvalidArgument, "short_factor is missing",

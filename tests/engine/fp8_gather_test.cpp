@@ -321,6 +321,47 @@ struct Traffic {
   size_t gathers = 0, reductions = 0;
 };
 
+// Names of what a rank exchanged, those of one kind.
+size_t count_of(const Rank& rank, const std::string& wanted) {
+  const auto record = tree::from_json(rank.all->flight_record()->to_json(), "the record");
+  size_t count = 0;
+  for (const c10::IValue& operation : record.toGenericDict().at("operations").toListRef())
+    count += operation.toGenericDict().at("operation").toStringRef() == wanted ? 1 : 0;
+  return count;
+}
+
+// Weights do not change between the micro-batches of an update.
+TEST(Fp8Gather, FindsScalesOnceAnUpdate) {
+  on_ranks(2, [](Rank& rank) {
+    rank.prepare(in_bfloat16(), gather_of(Fp8Granularity::kTensor));
+    const auto reductions_of = [&](bool exchanges) {
+      const size_t before = count_of(rank, "all_reduce");
+      rank.model->set_gradient_sync(exchanges);
+      torch::autograd::backward({rank.loss(0)}, {});
+      if (exchanges) rank.model->finish_step();
+      return count_of(rank, "all_reduce") - before;
+    };
+    for (int update = 0; update < 2; update++) {
+      EXPECT_EQ(reductions_of(false), 1u) << update;
+      EXPECT_EQ(reductions_of(false), 0u) << update;
+      {
+        const at::NoGradGuard no_grad;  // an evaluation inside of the window
+        const size_t before = count_of(rank, "all_reduce");
+        rank.loss(0);
+        EXPECT_EQ(count_of(rank, "all_reduce"), before) << update;
+      }
+      EXPECT_EQ(reductions_of(true), 0u) << update;
+    }
+    // A backward that exchanges although its forward did not intend to ends the window, too.
+    EXPECT_EQ(reductions_of(false), 1u);
+    const at::Tensor loss = rank.loss(0);
+    rank.model->set_gradient_sync(true);
+    torch::autograd::backward({loss}, {});
+    rank.model->finish_step();
+    EXPECT_EQ(reductions_of(true), 1u);
+  });
+}
+
 Traffic traffic_of_step(const std::shared_ptr<Fp8Gather>& gather) {
   Traffic traffic;
   on_ranks(2, [&](Rank& rank) {

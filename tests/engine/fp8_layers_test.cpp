@@ -6,25 +6,35 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/dropout.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/silu.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/function.h>
 
+#include <algorithm>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/generated/choices/fp8_amax_algorithm.hpp"
 #include "config/generated/choices/fp8_scaling.hpp"
 #include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/prepare/autocast.hpp"
 #include "expect_error.hpp"
+#include "kernels/fp8/fp8_values.hpp"
 #include "nn/layers/attention.hpp"
 #include "nn/layers/conv1d.hpp"
 #include "nn/layers/embedding.hpp"
@@ -34,11 +44,18 @@
 #include "nn/low_precision/fp8_routes.hpp"
 #include "nn/module_walks.hpp"
 #include "precision/autocast.hpp"
+#include "tensor/autograd/saved_tensor_hooks.hpp"
 
 namespace accel::nn {
 namespace fp8_layers_test {
 
 using tests::expect_error;
+
+AutocastSettings no_autocast() {
+  AutocastSettings settings;
+  settings.enabled = false;
+  return settings;
+}
 
 precision::Fp8Recipe recipe_of(Fp8Scaling scaling) {
   precision::Fp8Recipe recipe;
@@ -268,6 +285,74 @@ void step(const Covered& covered, float input, float gradient) {
   const at::Tensor output = covered.run(at::full({4, 48}, input).requires_grad_());
   output.backward(at::full(output.sizes(), gradient, output.options()));
   covered.layers->histories()->update(covered.layers->histories()->magnitudes().clone());
+}
+
+// The dtypes of the tensors with rows that operators keep for the backward, in a scope of layers.
+std::vector<at::ScalarType> kept_by(const std::shared_ptr<Fp8Layers>& layers, const std::function<void()>& forward) {
+  std::vector<at::ScalarType> kept;
+  const tensor::SavedTensorHooks seen([&](const at::Tensor& saved) {
+    if (saved.dim() >= 2 && saved.size(-1) >= 16) kept.push_back(saved.scalar_type());
+    return nullptr;
+  });
+  const Fp8Layers::Scope scope(layers);
+  const precision::AutocastGuard autocast(Precision::kBf16, c10::DeviceType::CPU);
+  forward();
+  return kept;
+}
+
+bool are_in_8_bits(const std::vector<at::ScalarType>& kept) {
+  return !kept.empty() && std::all_of(kept.begin(), kept.end(), [](at::ScalarType dtype) {
+    return dtype == at::kFloat8_e4m3fn || dtype == at::kBool;
+  });
+}
+
+std::shared_ptr<Fp8Layers> layers_that_compress(bool compresses) {
+  precision::Fp8Recipe recipe = recipe_of(Fp8Scaling::kCurrent);
+  recipe.compress_activations = compresses;
+  const ModulePtr model = linear(32, 32);
+  return make_fp8_layers(recipe, select_fp8_layers(*model, recipe), c10::Device(c10::kCPU));
+}
+
+TEST(Fp8Activations, OperatorsKeepThemIn8Bits) {
+  const at::Tensor x = at::randn({4, 6, 32}).requires_grad_(), y = at::randn({4, 6, 32}).requires_grad_();
+  const at::Tensor weight = at::full({32}, 1.0), heads = at::randn({2, 3, 6, 16}).requires_grad_();
+  const std::pair<const char*, std::function<at::Tensor()>> operators[] = {
+      {"layer_norm", [&] { return at::layer_norm(x, {32}, weight, weight); }},
+      {"gelu", [&] { return at::gelu(x); }},
+      {"silu", [&] { return at::silu(x); }},
+      {"gate", [&] { return x * y; }},
+      {"dropout", [&] { return at::dropout(x, 0.5, true); }},
+      {"attention", [&] { return at::scaled_dot_product_attention(heads, heads, heads); }},
+  };
+  const auto layers = layers_that_compress(true), without = layers_that_compress(false);
+  for (const auto& [name, run] : operators) {
+    SCOPED_TRACE(name);
+    const std::function<at::Tensor()>& forward = run;
+    EXPECT_TRUE(are_in_8_bits(kept_by(layers, [&] { forward(); })));
+    EXPECT_FALSE(are_in_8_bits(kept_by(without, [&] { forward(); })));
+    EXPECT_FALSE(are_in_8_bits(kept_by(layers, [&] {
+      const precision::AutocastGuard autocast(Precision::kBf16, c10::DeviceType::CPU, no_autocast());
+      forward();
+    })));
+  }
+  const at::Tensor table = at::randn({4, 6, 32});
+  EXPECT_FALSE(are_in_8_bits(kept_by(layers, [&] { x* table; })));  // no gate
+}
+
+TEST(Fp8Activations, GradientsAreThoseOfRoundedOnes) {
+  const at::Tensor x = at::randn({8, 32}), gradient = at::randn({8, 32});
+  const auto layers = layers_that_compress(true);
+  const at::Tensor given = x.clone().requires_grad_(), doubled = given * 2;
+  at::Tensor output;
+  kept_by(layers, [&] { output = at::silu(doubled); });
+  doubled.detach().zero_();  // the copy does not change
+  output.backward(gradient);
+  const auto rounded = kernels::quantize(x * 2, at::kFloat8_e4m3fn, kernels::Fp8Granularity::kRow);
+  const at::Tensor expected = kernels::dequantize(rounded, at::kFloat).requires_grad_();
+  at::silu(expected).backward(gradient);
+  EXPECT_TRUE(at::equal(output, at::silu(x * 2)));
+  EXPECT_TRUE(given.grad().allclose(expected.grad() * 2));
+  EXPECT_FALSE(at::equal(expected, x * 2));
 }
 
 TEST(Fp8LayersDelayed, ScalesComeFromFormerSteps) {

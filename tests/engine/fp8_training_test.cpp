@@ -9,12 +9,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "accel.h"
+#include "accelerator/description.hpp"
 #include "accelerator/forward_precision.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/steps/micro_batch.hpp"
@@ -36,6 +38,7 @@
 #include "nn/layers/sequential.hpp"
 #include "nn/low_precision/fp8_layers.hpp"
 #include "nn/module_walks.hpp"
+#include "tensor/autograd/saved_tensor_hooks.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
@@ -82,10 +85,12 @@ at::Tensor tokens_of(int64_t rows, int64_t length, int64_t seed) {
   return tokens;
 }
 
-nn::ModulePtr small_gpt() {
+nn::ModulePtr small_gpt(double dropout = 0) {
+  const std::string probability = std::to_string(dropout);
   nn::ModulePtr model = nn::module_from_config(
       R"({"model_type": "gpt2", "vocab_size": 64, "n_positions": 32, "n_embd": 64, "n_layer": 3, "n_head": 4,
-          "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})");
+          "attn_pdrop": 0, "embd_pdrop": 0, "resid_pdrop": )" +
+      probability + "}");
   const at::NoGradGuard no_grad;
   const auto generator = at::detail::createCPUGenerator(3);
   for (const auto& [name, parameter] : nn::named_parameters(*model))
@@ -189,6 +194,50 @@ TEST(Fp8Training, RecomputationGivesTheSameBits) {
       });
     for (size_t i = 0; i < found[0].size(); i++) EXPECT_TRUE(at::equal(found[0][i], found[1][i])) << i;
   }
+}
+
+// The bytes of the activations that a forward of the small model keeps for the backward, each memory once. Sizes of
+// weights are no multiple of the number of tokens.
+int64_t kept_bytes(Precision precision, bool compresses, double dropout = 0) {
+  constexpr int64_t kRows = 7, kLength = 23;
+  std::map<const c10::StorageImpl*, int64_t> kept;
+  run_accelerators(1, with_precision(precision), [&](const AcceleratorPtr& accelerator) {
+    Fp8Settings settings;
+    settings.compress_activations = compresses;
+    accelerator->precision().set_fp8(settings);
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(small_gpt(dropout));
+    const tensor::SavedTensorHooks counting([&](const at::Tensor& saved) {
+      if (saved.is_floating_point() && saved.numel() > 0 && saved.numel() % (kRows * kLength) == 0)
+        kept[saved.storage().unsafeGetStorageImpl()] = static_cast<int64_t>(saved.storage().nbytes());
+      return nullptr;
+    });
+    const c10::IValue output = model->call(nn::Inputs{tokens_of(kRows, kLength, 0)});
+  });
+  int64_t bytes = 0;
+  for (const auto& [_, size] : kept) bytes += size;
+  return bytes;
+}
+
+TEST(Fp8Training, KeepsLessForTheBackward) {
+  const auto plain = static_cast<double>(kept_bytes(Precision::kBf16, false));
+  EXPECT_LE(static_cast<double>(kept_bytes(Precision::kFp8, true)) / plain, 0.6);
+  EXPECT_GT(static_cast<double>(kept_bytes(Precision::kFp8, false)) / plain, 0.8);
+  const auto with_dropout = static_cast<double>(kept_bytes(Precision::kBf16, false, 0.1));
+  EXPECT_LE(static_cast<double>(kept_bytes(Precision::kFp8, true, 0.1)) / with_dropout, 0.6);
+}
+
+TEST(Fp8Training, IsDescribed) {
+  run_accelerators(1, with_precision(Precision::kFp8), [](const AcceleratorPtr& accelerator) {
+    Fp8Settings settings = with_scaling(Fp8Scaling::kRowwise);
+    settings.use_in_evaluation = true;
+    accelerator->precision().set_fp8(settings);
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(small_gpt());
+    const std::string text = describe(*accelerator);
+    EXPECT_NE(text.find("11 of 13 linear layers in fp8 with scaling ROWWISE and format HYBRID, also in evaluation, "
+                        "activations kept in 8 bits, outputs in float32"),
+              std::string::npos)
+        << text;
+  });
 }
 
 TEST(Fp8Training, EvaluationIsInBfloat16UnlessAsked) {

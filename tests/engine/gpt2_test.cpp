@@ -116,7 +116,12 @@ TEST(Gpt2, RefusesWrongTokens) {
   expect_error(Status::kInvalidArgument, "past_key_values has 2 layers; expected 1", [&] {
     model->call(Inputs{tokens, tree::new_list({tree::new_list(), tree::new_list()})});
   });
-  expect_error(Status::kInvalidArgument, "called with 3 inputs", [&] { model->call(Inputs{tokens, past, tokens}); });
+  expect_error(Status::kShapeMismatch, "attention_mask is of shape [1, 2]; expected a tensor [1, 3]", [&] {
+    model->call(Inputs{tokens, c10::IValue(), tokens.slice(1, 1)});
+  });
+  expect_error(Status::kShapeMismatch, "position_ids is of shape [1, 2]; expected a tensor [1, 3]", [&] {
+    model->call(Inputs{tokens, c10::IValue(), c10::IValue(), tokens.slice(1, 1)});
+  });
 }
 
 }  // namespace gpt2_test

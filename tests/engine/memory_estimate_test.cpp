@@ -425,6 +425,11 @@ std::vector<Training> language_models() {
               settings.batch_size = 8;  // so that gradients, which come one after the other, are few beside the inputs
               settings.mixed_precision = Precision::kBf16;
             }),
+      model("fp8", 1,
+            [](Settings& settings) {
+              settings.batch_size = 16;  // so that temporary tensors of a layer are few beside what is kept
+              settings.mixed_precision = Precision::kFp8;
+            }),
       split("tensor"),
       split("sequence", sequences),
       split("sequence_kept",
@@ -454,6 +459,7 @@ std::vector<Training> language_models() {
       run.config.replace(run.config.find(from), from.size(), to);
     };
     if (name == "dropout") replace("\"resid_pdrop\": 0", "\"resid_pdrop\": 0.1");
+    if (name == "fp8") replace("\"n_layer\": 8", "\"n_layer\": 16");
     if (name == "loss") replace("\"vocab_size\": 64", "\"vocab_size\": 2048");
     if (name == "llama")
       run.config = R"({"model_type": "llama", "hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 8,

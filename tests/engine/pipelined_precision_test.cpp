@@ -100,6 +100,16 @@ TEST(PipelinedPrecision, HalvesBesideShardsAndRecompute) {
     }
 }
 
+// The first half computes the gradients of weights in 8 bits, too.
+TEST(PipelinedPrecision, HalvesUnderFp8) {
+  for (const char* schedule : {"zero_bubble", "zero_bubble_v"})
+    expect_as_at_once(stages(2), {schedule, 4}, {Precision::kFp8});
+  Case test{"zero_bubble", 4};
+  test.dtype = at::kFloat;
+  const Outcome in_bfloat16 = train(stages(2), test, {Precision::kBf16});
+  EXPECT_NE(train(stages(2), test, {Precision::kFp8}).norms, in_bfloat16.norms);  // layers are covered
+}
+
 TEST(PipelinedPrecision, HalvesBesideReplicas) {
   expect_as_at_once({2, 1, 1, 1, 1, 2}, {"zero_bubble", 4, true, 2}, {Precision::kBf16, true});
 }

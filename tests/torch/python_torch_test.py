@@ -5,7 +5,7 @@ usage: python_torch_test.py LIBACCEL LIBTORCH_VERSION
 
 Runs the Python of $ACCEL_TORCH_PYTHON, that of `tools/setup.sh --torch`, or this one, and is skipped (77) when it has no torch. With the torch that libaccel
 was built for, tensors go both ways and autograd works on both sides, whoever is loaded first. With another one, the second
-to be loaded fails with a message. Files of torch are read and written, too, where there is NumPy.
+to be loaded fails with a message. Files of torch are read and written, too, where there is NumPy, and folders of models where there is transformers.
 """
 
 import os
@@ -17,6 +17,7 @@ PREPARED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", 
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python_torch_worker.py")
 
 FILES_WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_files_worker.py")
+FOLDERS_WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "model_folders_worker.py")
 
 
 def run(python, *arguments):
@@ -54,6 +55,10 @@ def main():
     if version == built_for and run(python, "-c", "import numpy").returncode == 0:
         result = run(python, FILES_WORKER, library)
         print(f"files: {(result.stdout + result.stderr).strip().splitlines()[-1]}")
+        failed = failed or result.returncode != 0
+    if version == built_for and run(python, "-c", "import safetensors, transformers").returncode == 0:
+        result = run(python, FOLDERS_WORKER, library)
+        print(f"folders: {(result.stdout + result.stderr).strip().splitlines()[-1]}")
         failed = failed or result.returncode != 0
     return 1 if failed else 0
 

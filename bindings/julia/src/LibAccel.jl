@@ -103,6 +103,7 @@ const accel_packing_t = Int32
 const accel_merge_end_t = Int32
 const accel_collate_t = Int32
 const accel_padding_side_t = Int32
+const accel_text_offsets_t = Int32
 const accel_overlap_t = Int32
 const accel_context_method_t = Int32
 const accel_load_balance_t = Int32
@@ -276,6 +277,9 @@ const ACCEL_COLLATE_STACK = Int32(0)
 const ACCEL_COLLATE_PAD = Int32(1)
 const ACCEL_PADDING_SIDE_RIGHT = Int32(0)
 const ACCEL_PADDING_SIDE_LEFT = Int32(1)
+const ACCEL_TEXT_OFFSETS_NONE = Int32(0)
+const ACCEL_TEXT_OFFSETS_BYTES = Int32(1)
+const ACCEL_TEXT_OFFSETS_CODE_POINTS = Int32(2)
 const ACCEL_OVERLAP_AUTO = Int32(0)
 const ACCEL_OVERLAP_NO = Int32(1)
 const ACCEL_OVERLAP_YES = Int32(2)
@@ -369,6 +373,7 @@ mutable struct DLManagedTensor end
 mutable struct DLManagedTensorVersioned end
 mutable struct accel_dataloader_t end
 mutable struct accel_dataset_t end
+mutable struct accel_decode_stream_t end
 mutable struct accel_error_t end
 mutable struct accel_generation_batch_t end
 mutable struct accel_generator_t end
@@ -387,6 +392,7 @@ mutable struct accel_scheduler_t end
 mutable struct accel_scope_t end
 mutable struct accel_state_t end
 mutable struct accel_tensor_t end
+mutable struct accel_tokenizer_t end
 mutable struct accel_tracker_t end
 mutable struct accel_value_node end
 mutable struct accel_weight_stream_t end
@@ -637,6 +643,9 @@ struct accel_generate_options_t
     draft_model::Ptr{accel_module_t}
     load_prompt_cache::Ptr{Cchar}
     save_prompt_cache::Ptr{Cchar}
+    decoder_tokens::Ptr{accel_value_t}
+    suppress_tokens::Ptr{accel_value_t}
+    begin_suppress_tokens::Ptr{accel_value_t}
 end
 
 """Every field is unset that is not given."""
@@ -658,8 +667,11 @@ function accel_generate_options_t(;
     draft_model = C_NULL,
     load_prompt_cache = C_NULL,
     save_prompt_cache = C_NULL,
+    decoder_tokens = C_NULL,
+    suppress_tokens = C_NULL,
+    begin_suppress_tokens = C_NULL,
 )
-    return accel_generate_options_t(sizeof(accel_generate_options_t), max_new_tokens, sample, reserved, temperature, top_k, top_p, min_p, repetition_penalty, seed, pad_token, stop_tokens, stop_sequences, speculated_tokens, lookup_tokens, draft_model, load_prompt_cache, save_prompt_cache)
+    return accel_generate_options_t(sizeof(accel_generate_options_t), max_new_tokens, sample, reserved, temperature, top_k, top_p, min_p, repetition_penalty, seed, pad_token, stop_tokens, stop_sequences, speculated_tokens, lookup_tokens, draft_model, load_prompt_cache, save_prompt_cache, decoder_tokens, suppress_tokens, begin_suppress_tokens)
 end
 
 """How much a generation batch does at once, and what it may keep."""
@@ -1249,6 +1261,75 @@ function accel_dataloader_options_t(;
     return accel_dataloader_options_t(sizeof(accel_dataloader_options_t), batch_size, shuffle, drop_last, seed, prefetch, sampler, num_workers, pin_memory, collate, padding_value, pad_to_multiple_of, padding_side, padding_masks)
 end
 
+"""How texts become ids."""
+struct accel_encode_options_t
+    struct_size::Csize_t
+    add_special_tokens::accel_flag_t
+    parse_special_tokens::accel_flag_t
+    max_length::Int64
+    truncation_side::accel_padding_side_t
+    padding_side::accel_padding_side_t
+    pad_to_length::Int64
+    pad_to_multiple_of::Int64
+    pad_token_id::Int64
+    token_type_ids::accel_flag_t
+    offsets::accel_text_offsets_t
+end
+
+"""Every field is unset that is not given."""
+function accel_encode_options_t(;
+    add_special_tokens = ACCEL_UNSET,
+    parse_special_tokens = ACCEL_UNSET,
+    max_length = ACCEL_UNSET_INT64,
+    truncation_side = ACCEL_UNSET,
+    padding_side = ACCEL_UNSET,
+    pad_to_length = ACCEL_UNSET_INT64,
+    pad_to_multiple_of = ACCEL_UNSET_INT64,
+    pad_token_id = ACCEL_UNSET_INT64,
+    token_type_ids = ACCEL_UNSET,
+    offsets = ACCEL_UNSET,
+)
+    return accel_encode_options_t(sizeof(accel_encode_options_t), add_special_tokens, parse_special_tokens, max_length, truncation_side, padding_side, pad_to_length, pad_to_multiple_of, pad_token_id, token_type_ids, offsets)
+end
+
+"""How ids become text."""
+struct accel_decode_options_t
+    struct_size::Csize_t
+    skip_special_tokens::accel_flag_t
+    clean_up_spaces::accel_flag_t
+end
+
+"""Every field is unset that is not given."""
+function accel_decode_options_t(;
+    skip_special_tokens = ACCEL_UNSET,
+    clean_up_spaces = ACCEL_UNSET,
+)
+    return accel_decode_options_t(sizeof(accel_decode_options_t), skip_special_tokens, clean_up_spaces)
+end
+
+"""How a chat becomes text."""
+struct accel_chat_options_t
+    struct_size::Csize_t
+    add_generation_prompt::accel_flag_t
+    continue_final_message::accel_flag_t
+    chat_template::Ptr{Cchar}
+    tools::Ptr{accel_value_t}
+    documents::Ptr{accel_value_t}
+    variables::Ptr{accel_value_t}
+end
+
+"""Every field is unset that is not given."""
+function accel_chat_options_t(;
+    add_generation_prompt = ACCEL_UNSET,
+    continue_final_message = ACCEL_UNSET,
+    chat_template = C_NULL,
+    tools = C_NULL,
+    documents = C_NULL,
+    variables = C_NULL,
+)
+    return accel_chat_options_t(sizeof(accel_chat_options_t), add_generation_prompt, continue_final_message, chat_template, tools, documents, variables)
+end
+
 """How the layers of a model are split over the ranks of the axis \"tensor\" of the mesh (Shoeybi et al., \"Megatron-LM\", 2019). Each rank stores its part of a split layer's weight, with its gradient and optimizer states. Ranks along the axis get the same batches, and their results are those of one process. Layers are split when the model is prepared, in place, and start from the weights of the axis' first rank. Checkpoints have whole tensors, and load on any mesh. A plan has rules \"PATH STYLE\", one a line or with ; between them. A path leads from the model to a layer or a parameter, and * stands for one part of it; of several rules that match, the first one counts. The styles have Hugging Face's names: \"colwise\", a linear layer by the features of its output, which stays split; \"colwise_gather_output\" or \"colwise_rep\", the same, with the output gathered; \"packed_colwise(3)\", an output that is several tensors behind each other, each of which is split, with their number or their sizes; \"rowwise\", a linear layer by the features of its input, which is split already, while the output is whole; \"rowwise_split_input\" or \"rowwise_rep\", the same of a whole input, of which each rank takes its part; \"packed_rowwise(2)\", as packed_colwise, of the input; \"embedding_rowwise\" and \"embedding_colwise\", an embedding by its rows or its features; \"replicate\", nothing; \"sequence_parallel\", a layer between split ones under the option of this name, such as a norm, and \"replicated_with_grad_allreduce\", a layer on a rank's part of features, such as a norm over heads: each rank has all of it, and the gradients are summed; \"split_output\", a whole embedding of whose output a rank takes its positions. A parameter that is no layer's is cut along its first dimension by \"colwise\" and \"embedding_rowwise\", along its second one by \"rowwise\" and \"embedding_colwise\", and the program's forward computes with the part. Sizes need not be divisible. Heads of an attention layer stay whole."""
 struct accel_tensor_parallel_options_t
     struct_size::Csize_t
@@ -1692,6 +1773,8 @@ struct accel_fp8_options_t
     fsdp_all_gather::accel_flag_t
     pad_inner_dim::accel_flag_t
     skip_names::Ptr{Cchar}
+    compress_activations::accel_flag_t
+    reserved::Int32
 end
 
 """Every field is unset that is not given."""
@@ -1712,8 +1795,10 @@ function accel_fp8_options_t(;
     fsdp_all_gather = ACCEL_UNSET,
     pad_inner_dim = ACCEL_UNSET,
     skip_names = C_NULL,
+    compress_activations = ACCEL_UNSET,
+    reserved = 0,
 )
-    return accel_fp8_options_t(sizeof(accel_fp8_options_t), backend, scaling, format, amax_algorithm, amax_history_length, margin, interval, override_forward, override_input_gradient, override_weight_gradient, use_in_evaluation, use_mxfp8_block_scaling, skip_first_and_last, fsdp_all_gather, pad_inner_dim, skip_names)
+    return accel_fp8_options_t(sizeof(accel_fp8_options_t), backend, scaling, format, amax_algorithm, amax_history_length, margin, interval, override_forward, override_input_gradient, override_weight_gradient, use_in_evaluation, use_mxfp8_block_scaling, skip_first_and_last, fsdp_all_gather, pad_inner_dim, skip_names, compress_activations, reserved)
 end
 
 """Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9), with start_step post-local SGD (Lin et al., 2018)."""
@@ -5830,7 +5915,7 @@ accel_module_from_package(path, options, out) =
 """
     accel_module_from_config(config, out)
 
-A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: decoders, which are \"gemma2\", \"gemma3_text\", \"gpt2\", \"llama\", \"mistral\", \"olmo2\", \"phi3\", \"qwen2\" and \"qwen3\", and encoders. Decoders take token ids int64 [batch, length] and give logits [batch, length, vocabulary]. They also take \"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head size]. What a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied. All but \"gpt2\" also take \"attention_mask\" [batch, earlier length + length] (1: a token, 0: padding) and \"position_ids\" [batch, length]. Encoders, which are \"bert\", \"distilbert\" and \"roberta\", take \"input_ids\", \"attention_mask\" (1: a token, 0: padding; all are tokens by default), \"token_type_ids\" and \"position_ids\", each [batch, length]. `architectures` of the configuration says what they give: a \"BertModel\" [hidden states [batch, length, hidden size], pooled [batch, hidden size]], a \"DistilBertModel\" the hidden states; a \"BertForMaskedLM\" scores of the vocabulary for each token; \"BertForSequenceClassification\" scores of classes for each sequence, \"BertForTokenClassification\" for each token; and \"BertForQuestionAnswering\" [scores of the first token of the answer, of the last one]. Names of parameters are those of transformers.
+A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: decoders, which are \"gemma2\", \"gemma3_text\", \"gpt2\", \"gpt_neox\", \"llama\", \"mistral\", \"mixtral\", \"olmo2\", \"phi\", \"phi3\", \"qwen2\", \"qwen2_moe\", \"qwen3\", \"qwen3_moe\" and \"stablelm\", and encoders. Decoders take token ids int64 [batch, length] and give logits [batch, length, vocabulary]. They also take \"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head size]. What a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied. They also take \"attention_mask\" [batch, earlier length + length] (1: a token, 0: padding) and \"position_ids\" [batch, length]. With experts and `output_router_logits` the output is a list, whose last is the loss of the routers, times `router_aux_loss_coef`. Encoders, which are \"bert\", \"distilbert\" and \"roberta\", take \"input_ids\", \"attention_mask\" (1: a token, 0: padding; all are tokens by default), \"token_type_ids\" and \"position_ids\", each [batch, length]. `architectures` of the configuration says what they give: a \"BertModel\" [hidden states [batch, length, hidden size], pooled [batch, hidden size]], a \"DistilBertModel\" the hidden states; a \"BertForMaskedLM\" scores of the vocabulary for each token; \"BertForSequenceClassification\" scores of classes for each sequence, \"BertForTokenClassification\" for each token; and \"BertForQuestionAnswering\" [scores of the first token of the answer, of the last one]. Names of parameters are those of transformers.
 
 - `config`: The path of a config.json, or the JSON text itself.
 - `out`: The module.
@@ -6577,16 +6662,16 @@ accel_module_tie(var"module", path, source_path) =
 """
     accel_module_generate(module, input_ids, attention_mask, options, on_tokens, user_data, destroy, out)
 
-Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens are kept between the steps.
+Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens are kept between the steps. An encoder-decoder reads the input once, and its decoder adds tokens to options.decoder_tokens.
 
-- `module`: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives [logits, past_key_values]; in evaluation (accel_module_train()).
-- `input_ids`: int64 [batch, length].
-- `attention_mask`: `nothing`/`C_NULL` is allowed. [batch, length], 1: a token, 0: padding, on the left. NULL: no padding.
+- `module`: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives [logits, past_key_values]; in evaluation (accel_module_train()). An encoder-decoder has the inputs (input_ids or input_features, attention_mask, decoder_input_ids, decoder_attention_mask, past_key_values), and gets the first with an empty list as past_key_values; in later calls the list has the keys and values of the encoder's states, too.
+- `input_ids`: int64 [batch, length]; for an encoder-decoder that reads features, these.
+- `attention_mask`: `nothing`/`C_NULL` is allowed. [batch, length], 1: a token, 0: padding, on the left; for an encoder-decoder anywhere. NULL: no padding.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `on_tokens`: `nothing`/`C_NULL` is allowed. NULL: none.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
-- `out`: A map: \"tokens\" int64 [batch, length + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
+- `out`: A map: \"tokens\" int64 [batch, length + new], of an encoder-decoder [batch, decoder_tokens + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED for a module without past_key_values; INVALID_STATE in training.
 
@@ -8709,6 +8794,282 @@ accel_loop_release(batches) =
     ccall(@address(accel_loop_release), Cvoid, (Ptr{accel_loop_t},), batches)
 
 """
+    accel_tokenizer_load(path, out)
+
+Loads the tokenizer of a model.
+
+- `path`: A folder with tokenizer.json, of which tokenizer_config.json, special_tokens_map.json, added_tokens.json, generation_config.json, chat_template.jinja and additional_chat_templates/ are read too, or the path of a tokenizer.json alone.
+- `out`: The tokenizer. Truncation and padding of the file are not applied: encode_options say it.
+
+Returns: ACCEL_OK; NOT_FOUND, IO; INVALID_ARGUMENT for a file that is broken, with the place; UNSUPPORTED without the plugin, and for a folder that has a vocabulary in another format only.
+
+Threads: any, waits.
+"""
+accel_tokenizer_load(path, out) =
+    check(@waiting(ccall(@address(accel_tokenizer_load), accel_status_t, (Cstring, Ptr{Ptr{accel_tokenizer_t}}), path, out)), "accel_tokenizer_load")
+
+"""
+    accel_tokenizer_from_json(json, config, out)
+
+Makes a tokenizer of texts in memory.
+
+- `json`: The content of a tokenizer.json.
+- `config`: `nothing`/`C_NULL` is allowed. The content of a tokenizer_config.json, or NULL.
+- `out`: The tokenizer.
+
+Returns: As accel_tokenizer_load().
+
+Threads: any, waits.
+"""
+accel_tokenizer_from_json(json, config, out) =
+    check(@waiting(ccall(@address(accel_tokenizer_from_json), accel_status_t, (Cstring, Cstring, Ptr{Ptr{accel_tokenizer_t}}), json, config, out)), "accel_tokenizer_from_json")
+
+"""
+    accel_tokenizer_retain(tokenizer)
+
+Adds an owner.
+
+- `tokenizer`: A tokenizer.
+
+Returns: The same tokenizer, with one owner more.
+
+Threads: any.
+"""
+accel_tokenizer_retain(tokenizer) =
+    ccall(@address(accel_tokenizer_retain), Ptr{accel_tokenizer_t}, (Ptr{accel_tokenizer_t},), tokenizer)
+
+"""
+    accel_tokenizer_release(tokenizer)
+
+Removes an owner.
+
+- `tokenizer`: `nothing`/`C_NULL` is allowed. A tokenizer, or NULL.
+
+Threads: any.
+"""
+accel_tokenizer_release(tokenizer) =
+    ccall(@address(accel_tokenizer_release), Cvoid, (Ptr{accel_tokenizer_t},), tokenizer)
+
+"""
+    accel_tokenizer_encode(tokenizer, text, options, out)
+
+The ids of one text.
+
+- `tokenizer`: A tokenizer.
+- `text`: STRING or BYTES, or a list of two: a pair.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. Those of batches do not count.
+- `out`: int64 [tokens], on the CPU.
+
+Returns: ACCEL_OK; TYPE_MISMATCH; INVALID_ARGUMENT for BYTES that are not UTF-8, with the position, and for a max_length that the special tokens do not fit in.
+
+Threads: any, waits.
+"""
+accel_tokenizer_encode(tokenizer, text, options, out) =
+    check(@waiting(ccall(@address(accel_tokenizer_encode), accel_status_t, (Ptr{accel_tokenizer_t}, Ptr{accel_value_t}, Ptr{accel_encode_options_t}, Ptr{Ptr{accel_tensor_t}}), tokenizer, text, options, out)), "accel_tokenizer_encode")
+
+"""
+    accel_tokenizer_encode_batch(tokenizer, texts, options, out)
+
+The ids of a batch of texts, as models take them. Many texts are shared among threads, which have ended when this returns.
+
+- `tokenizer`: A tokenizer.
+- `texts`: A list of texts or pairs, as accel_tokenizer_encode() takes them.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: A map: \"input_ids\" and \"attention_mask\" int64 [n_texts, length]; with token_type_ids \"token_type_ids\" of the same shape; with offsets \"offset_mapping\" int64 [n_texts, length, 2], first and behind the last, zeros where no text is.
+
+Returns: As accel_tokenizer_encode(), with the number of the text; INVALID_ARGUMENT for texts of different lengths without a padding token.
+
+Threads: any, waits.
+"""
+accel_tokenizer_encode_batch(tokenizer, texts, options, out) =
+    check(@waiting(ccall(@address(accel_tokenizer_encode_batch), accel_status_t, (Ptr{accel_tokenizer_t}, Ptr{accel_value_t}, Ptr{accel_encode_options_t}, Ptr{accel_value_t}), tokenizer, texts, options, out)), "accel_tokenizer_encode_batch")
+
+"""
+    accel_tokenizer_decode(tokenizer, ids, options, out)
+
+The text of ids.
+
+- `tokenizer`: A tokenizer.
+- `ids`: int64 or int32 [tokens], or [n_texts, tokens].
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: A text, or a list of texts.
+
+Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH; INVALID_ARGUMENT for a negative id. Ids above the vocabulary have no text.
+
+Threads: any, waits.
+"""
+accel_tokenizer_decode(tokenizer, ids, options, out) =
+    check(@waiting(ccall(@address(accel_tokenizer_decode), accel_status_t, (Ptr{accel_tokenizer_t}, Ptr{accel_tensor_t}, Ptr{accel_decode_options_t}, Ptr{accel_value_t}), tokenizer, ids, options, out)), "accel_tokenizer_decode")
+
+"""
+    accel_decode_stream_create(tokenizer, options, out)
+
+Begins to decode ids one after another, as generation gives them.
+
+- `tokenizer`: A tokenizer.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. clean_up_spaces must not be 1, because it would change text that is out already.
+- `out`: The stream.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT.
+
+Threads: any.
+"""
+accel_decode_stream_create(tokenizer, options, out) =
+    check(ccall(@address(accel_decode_stream_create), accel_status_t, (Ptr{accel_tokenizer_t}, Ptr{accel_decode_options_t}, Ptr{Ptr{accel_decode_stream_t}}), tokenizer, options, out), "accel_decode_stream_create")
+
+"""
+    accel_decode_stream_retain(stream)
+
+Adds an owner.
+
+- `stream`: A stream.
+
+Returns: The same stream, with one owner more.
+
+Threads: any.
+"""
+accel_decode_stream_retain(stream) =
+    ccall(@address(accel_decode_stream_retain), Ptr{accel_decode_stream_t}, (Ptr{accel_decode_stream_t},), stream)
+
+"""
+    accel_decode_stream_release(stream)
+
+Removes an owner.
+
+- `stream`: `nothing`/`C_NULL` is allowed. A stream, or NULL.
+
+Threads: any.
+"""
+accel_decode_stream_release(stream) =
+    ccall(@address(accel_decode_stream_release), Cvoid, (Ptr{accel_decode_stream_t},), stream)
+
+"""
+    accel_decode_stream_step(stream, id, out)
+
+The text that one more id completes.
+
+- `stream`: A stream.
+- `id`: The next id.
+- `out`: A text; empty as long as the last character is not whole.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a negative id.
+
+Threads: object.
+"""
+accel_decode_stream_step(stream, id, out) =
+    check(ccall(@address(accel_decode_stream_step), accel_status_t, (Ptr{accel_decode_stream_t}, Int64, Ptr{accel_value_t}), stream, id, out), "accel_decode_stream_step")
+
+"""
+    accel_decode_stream_finish(stream, out)
+
+Ends a text. The next step begins another one.
+
+- `stream`: A stream.
+- `out`: A text: the rest, with U+FFFD for a character that is not whole; mostly empty.
+
+Returns: ACCEL_OK.
+
+Threads: object.
+"""
+accel_decode_stream_finish(stream, out) =
+    check(ccall(@address(accel_decode_stream_finish), accel_status_t, (Ptr{accel_decode_stream_t}, Ptr{accel_value_t}), stream, out), "accel_decode_stream_finish")
+
+"""
+    accel_tokenizer_token_to_id(tokenizer, token, out)
+
+The id of a token.
+
+- `tokenizer`: A tokenizer.
+- `token`: As it stands in the vocabulary.
+- `out`: Its id.
+
+Returns: ACCEL_OK or NOT_FOUND.
+
+Threads: any.
+"""
+accel_tokenizer_token_to_id(tokenizer, token, out) =
+    check(ccall(@address(accel_tokenizer_token_to_id), accel_status_t, (Ptr{accel_tokenizer_t}, Cstring, Ptr{Int64}), tokenizer, token, out), "accel_tokenizer_token_to_id")
+
+"""
+    accel_tokenizer_id_to_token(tokenizer, id, out)
+
+The token of an id.
+
+- `tokenizer`: A tokenizer.
+- `id`: Its id.
+- `out`: A text, as it stands in the vocabulary.
+
+Returns: ACCEL_OK or NOT_FOUND.
+
+Threads: any.
+"""
+accel_tokenizer_id_to_token(tokenizer, id, out) =
+    check(ccall(@address(accel_tokenizer_id_to_token), accel_status_t, (Ptr{accel_tokenizer_t}, Int64, Ptr{accel_value_t}), tokenizer, id, out), "accel_tokenizer_id_to_token")
+
+"""
+    accel_tokenizer_vocabulary_size(tokenizer)
+
+The size of the vocabulary. The embedding of a model may be larger.
+
+- `tokenizer`: A tokenizer.
+
+Returns: The number of its tokens, added ones included; -1 for an invalid handle.
+
+Threads: any.
+"""
+accel_tokenizer_vocabulary_size(tokenizer) =
+    ccall(@address(accel_tokenizer_vocabulary_size), Int64, (Ptr{accel_tokenizer_t},), tokenizer)
+
+"""
+    accel_tokenizer_describe(tokenizer, out)
+
+Describes a tokenizer by its files.
+
+- `tokenizer`: A tokenizer.
+- `out`: A map: \"model\", the kind of vocabulary (\"BPE\", \"WordPiece\", \"Unigram\", \"WordLevel\"); \"vocabulary_size\"; of \"bos_token\", \"eos_token\", \"unk_token\", \"sep_token\", \"pad_token\", \"cls_token\" and \"mask_token\" those that there are, and their ids under \"bos_token_id\" and so on; \"additional_special_tokens\", a list; \"eos_token_ids\", a list of all that end an answer, by generation_config.json too; \"model_max_length\", where it is known; \"padding_side\", \"truncation_side\"; \"model_input_names\"; \"chat_templates\", the names of them.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_tokenizer_describe(tokenizer, out) =
+    check(ccall(@address(accel_tokenizer_describe), accel_status_t, (Ptr{accel_tokenizer_t}, Ptr{accel_value_t}), tokenizer, out), "accel_tokenizer_describe")
+
+"""
+    accel_tokenizer_chat_text(tokenizer, messages, options, out)
+
+The text of a chat, by a template in Jinja. A template has no access to files, time apart, or to the program, and ends after a bounded number of steps.
+
+- `tokenizer`: A tokenizer.
+- `messages`: A list of maps, such as {\"role\": \"user\", \"content\": \"...\"}, or a text with such a list in JSON.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: A text.
+
+Returns: ACCEL_OK; NOT_FOUND without a template; INVALID_ARGUMENT for a template that is broken, does not end, or refuses the messages, with its words and line; TYPE_MISMATCH.
+
+Threads: any, waits.
+"""
+accel_tokenizer_chat_text(tokenizer, messages, options, out) =
+    check(@waiting(ccall(@address(accel_tokenizer_chat_text), accel_status_t, (Ptr{accel_tokenizer_t}, Ptr{accel_value_t}, Ptr{accel_chat_options_t}, Ptr{accel_value_t}), tokenizer, messages, options, out)), "accel_tokenizer_chat_text")
+
+"""
+    accel_tokenizer_encode_chat(tokenizer, messages, options, out)
+
+The ids of a chat: its text, encoded without the special tokens that the template has put there itself.
+
+- `tokenizer`: A tokenizer.
+- `messages`: As accel_tokenizer_chat_text().
+- `options`: `nothing`/`C_NULL` is allowed. As accel_tokenizer_chat_text().
+- `out`: int64 [tokens], on the CPU.
+
+Returns: As accel_tokenizer_chat_text().
+
+Threads: any, waits.
+"""
+accel_tokenizer_encode_chat(tokenizer, messages, options, out) =
+    check(@waiting(ccall(@address(accel_tokenizer_encode_chat), accel_status_t, (Ptr{accel_tokenizer_t}, Ptr{accel_value_t}, Ptr{accel_chat_options_t}, Ptr{Ptr{accel_tensor_t}}), tokenizer, messages, options, out)), "accel_tokenizer_encode_chat")
+
+"""
     accel_split_layers(state, module, options)
 
 Splits the layers of a model over the ranks along the axis \"tensor\" of the mesh, in place, ahead of accel_prepare_model(), which then takes them as they are. For models that no process has the memory of: one without memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model() reads of each weight only what this rank stores. Of other models a rank has one whole parameter after the other. What has no memory yet when the model is prepared gets its layer's initial values, those of a model that is not split.
@@ -9065,7 +9426,7 @@ accel_prepare_model(state, var"module", options, out) =
 """
     accel_estimate_memory(module, optimizer, options, out)
 
-The memory that training a model takes on the rank with the most of it (of split layers the largest parts), at the peak of a step that is not the first. It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Activations of split layers are those of Korthikanti et al. (2022): of a block of GPT-2 in float32 (16 + 48 / tensor_parallel_size) x rows x positions x width bytes, and 64 / tensor_parallel_size with sequence_parallel. Attention is taken to keep no scores, and the model to be prepared with recomputation where FSDP's activation_checkpointing says so. Nothing is allocated: parameters may be on the device meta.
+The memory that training a model takes on the rank with the most of it (of split layers the largest parts), at the peak of a step that is not the first. It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Activations of split layers are those of Korthikanti et al. (2022): of a block of GPT-2 in float32 (16 + 48 / tensor_parallel_size) x rows x positions x width bytes, and 64 / tensor_parallel_size with sequence_parallel. Attention is taken to keep no scores, and the model to be prepared with recomputation where FSDP's activation_checkpointing says so. Under FP8 the recipe is that of the variables ACCELERATE_FP8_*, or the default one; sharded weights are counted as under BF16. Nothing is allocated: parameters may be on the device meta.
 
 - `module`: The model before it is prepared, or the prepared one.
 - `optimizer`: `nothing`/`C_NULL` is allowed. Whose states count, by its settings; it needs no parameters. NULL: none.
@@ -12556,6 +12917,24 @@ const FUNCTIONS = (
     :accel_loop_set_batch,
     :accel_loop_retain,
     :accel_loop_release,
+    :accel_tokenizer_load,
+    :accel_tokenizer_from_json,
+    :accel_tokenizer_retain,
+    :accel_tokenizer_release,
+    :accel_tokenizer_encode,
+    :accel_tokenizer_encode_batch,
+    :accel_tokenizer_decode,
+    :accel_decode_stream_create,
+    :accel_decode_stream_retain,
+    :accel_decode_stream_release,
+    :accel_decode_stream_step,
+    :accel_decode_stream_finish,
+    :accel_tokenizer_token_to_id,
+    :accel_tokenizer_id_to_token,
+    :accel_tokenizer_vocabulary_size,
+    :accel_tokenizer_describe,
+    :accel_tokenizer_chat_text,
+    :accel_tokenizer_encode_chat,
     :accel_split_layers,
     :accel_context_parallel_begin,
     :accel_context_parallel_gather,

@@ -97,6 +97,8 @@ opened(object::Handle) = object
 @handle Logger accel_logger_t accel_logger_release
 @handle ProgressBar accel_progress_bar_t accel_progress_bar_release
 @handle Profile accel_profile_t accel_profile_release
+@handle Tokenizer accel_tokenizer_t accel_tokenizer_release
+@handle DecodeStream accel_decode_stream_t accel_decode_stream_release
 
 """Keeps a function that is handed to C together with these objects, unless one of them is closed."""
 keep(object, holders::Handle...) = (foreach(raw, holders); keep(object))

@@ -30,6 +30,8 @@ class accel_parameters: ...
 class accel_generator: ...
 class accel_mesh: ...
 class accel_generation_batch: ...
+class accel_tokenizer: ...
+class accel_decode_stream: ...
 class accel_offload_hook: ...
 class accel_weight_stream: ...
 class accel_tracker: ...
@@ -220,6 +222,9 @@ class accel_generate_options_t:
     draft_model: A smaller decoder with the same vocabulary, which guesses. Default: none
     load_prompt_cache: A file that save_prompt_cache wrote: keys and values of the tokens with which input_ids begins as its prompt did are not computed again. Default: none
     save_prompt_cache: A file for the keys and values of the prompt. Default: none
+    decoder_tokens: A list of INT: what the decoder of an encoder-decoder begins with, such as [decoder_start_token_id]; Whisper also has its language and task there. Default: none, for decoders
+    suppress_tokens: A list of INT: tokens that are never chosen. Default: none
+    begin_suppress_tokens: A list of INT: tokens that are not chosen first. Default: none
     """
     max_new_tokens: int
     sample: int
@@ -237,7 +242,10 @@ class accel_generate_options_t:
     draft_model: accel_module
     load_prompt_cache: str
     save_prompt_cache: str
-    def __init__(self, *, max_new_tokens: int = 20, sample: int = 0, temperature: float = 1, top_k: int = 0, top_p: float = 1, min_p: float = 0, repetition_penalty: float = 1, seed: Optional[int] = None, pad_token: int = 0, stop_tokens: Optional[Any] = None, stop_sequences: Optional[Any] = None, speculated_tokens: int = 5, lookup_tokens: int = 0, draft_model: Optional[accel_module] = None, load_prompt_cache: Optional[str] = None, save_prompt_cache: Optional[str] = None) -> None: ...
+    decoder_tokens: Any
+    suppress_tokens: Any
+    begin_suppress_tokens: Any
+    def __init__(self, *, max_new_tokens: int = 20, sample: int = 0, temperature: float = 1, top_k: int = 0, top_p: float = 1, min_p: float = 0, repetition_penalty: float = 1, seed: Optional[int] = None, pad_token: int = 0, stop_tokens: Optional[Any] = None, stop_sequences: Optional[Any] = None, speculated_tokens: int = 5, lookup_tokens: int = 0, draft_model: Optional[accel_module] = None, load_prompt_cache: Optional[str] = None, save_prompt_cache: Optional[str] = None, decoder_tokens: Optional[Any] = None, suppress_tokens: Optional[Any] = None, begin_suppress_tokens: Optional[Any] = None) -> None: ...
 
 class accel_generation_batch_options_t:
     """How much a generation batch does at once, and what it may keep.
@@ -687,6 +695,60 @@ class accel_dataloader_options_t:
     padding_masks: int
     def __init__(self, *, batch_size: int = 1, shuffle: int = 0, drop_last: int = 0, seed: Optional[int] = None, prefetch: int = 2, sampler: Optional[accel_sampler] = None, num_workers: Optional[int] = None, pin_memory: int = 1, collate: int = ACCEL_COLLATE_STACK, padding_value: float = 0, pad_to_multiple_of: int = 1, padding_side: int = ACCEL_PADDING_SIDE_RIGHT, padding_masks: int = 0) -> None: ...
 
+class accel_encode_options_t:
+    """How texts become ids.
+
+    add_special_tokens: 1: with the tokens that the template puts around a text. Default 1
+    parse_special_tokens: 0: the names of special tokens inside a text are ordinary text, for text of strangers. Default 1
+    max_length: Longer sequences are cut to so many tokens, special ones included; 0: they are not. In [0, inf). Default 0
+    truncation_side: The side that is cut off. Default: that of tokenizer_config.json, else RIGHT
+    padding_side: The side of a batch that is filled. Default: that of tokenizer_config.json, else RIGHT
+    pad_to_length: Sequences of a batch are filled up to at least this; 0: to the longest. In [0, inf). Default 0
+    pad_to_multiple_of: The length of a batch is rounded up to it. In [1, inf). Default 1
+    pad_token_id: The filling. In [0, inf). Default: the tokenizer's padding token
+    token_type_ids: 1: a batch says which text of a pair a token is from. Default: as model_input_names of tokenizer_config.json say, else for WordPiece only
+    offsets: A batch says where in its text each token stands. Default NONE
+    """
+    add_special_tokens: int
+    parse_special_tokens: int
+    max_length: int
+    truncation_side: int
+    padding_side: int
+    pad_to_length: int
+    pad_to_multiple_of: int
+    pad_token_id: int
+    token_type_ids: int
+    offsets: int
+    def __init__(self, *, add_special_tokens: int = 1, parse_special_tokens: int = 1, max_length: int = 0, truncation_side: Optional[int] = None, padding_side: Optional[int] = None, pad_to_length: int = 0, pad_to_multiple_of: int = 1, pad_token_id: Optional[int] = None, token_type_ids: Optional[int] = None, offsets: int = ACCEL_TEXT_OFFSETS_NONE) -> None: ...
+
+class accel_decode_options_t:
+    """How ids become text.
+
+    skip_special_tokens: 1: special tokens are left out. Default 0
+    clean_up_spaces: 1: no space stands before punctuation and English contractions. Default: as clean_up_tokenization_spaces of tokenizer_config.json says, else 0
+    """
+    skip_special_tokens: int
+    clean_up_spaces: int
+    def __init__(self, *, skip_special_tokens: int = 0, clean_up_spaces: Optional[int] = None) -> None: ...
+
+class accel_chat_options_t:
+    """How a chat becomes text.
+
+    add_generation_prompt: 1: the beginning of an answer follows. Default 0
+    continue_final_message: 1: the text ends inside the last message, which a model continues. Default 0
+    chat_template: The name of one of the tokenizer's templates, or the text of a template in Jinja, which has "{". Default: the tokenizer's "default" one, or "tool_use" if there are tools
+    tools: A list of maps: the schemas of functions that the model may call. Default: none
+    documents: A list of maps for the template. Default: none
+    variables: A map of more variables for the template. Default: none
+    """
+    add_generation_prompt: int
+    continue_final_message: int
+    chat_template: str
+    tools: Any
+    documents: Any
+    variables: Any
+    def __init__(self, *, add_generation_prompt: int = 0, continue_final_message: int = 0, chat_template: Optional[str] = None, tools: Optional[Any] = None, documents: Optional[Any] = None, variables: Optional[Any] = None) -> None: ...
+
 class accel_tensor_parallel_options_t:
     """How the layers of a model are split over the ranks of the axis "tensor" of the mesh (Shoeybi et al., "Megatron-LM", 2019). Each rank stores its part of a split layer's weight, with its gradient and optimizer states. Ranks along the axis get the same batches, and their results are those of one process. Layers are split when the model is prepared, in place, and start from the weights of the axis' first rank. Checkpoints have whole tensors, and load on any mesh. A plan has rules "PATH STYLE", one a line or with ; between them. A path leads from the model to a layer or a parameter, and * stands for one part of it; of several rules that match, the first one counts. The styles have Hugging Face's names: "colwise", a linear layer by the features of its output, which stays split; "colwise_gather_output" or "colwise_rep", the same, with the output gathered; "packed_colwise(3)", an output that is several tensors behind each other, each of which is split, with their number or their sizes; "rowwise", a linear layer by the features of its input, which is split already, while the output is whole; "rowwise_split_input" or "rowwise_rep", the same of a whole input, of which each rank takes its part; "packed_rowwise(2)", as packed_colwise, of the input; "embedding_rowwise" and "embedding_colwise", an embedding by its rows or its features; "replicate", nothing; "sequence_parallel", a layer between split ones under the option of this name, such as a norm, and "replicated_with_grad_allreduce", a layer on a rank's part of features, such as a norm over heads: each rank has all of it, and the gradients are summed; "split_output", a whole embedding of whose output a rank takes its positions. A parameter that is no layer's is cut along its first dimension by "colwise" and "embedding_rowwise", along its second one by "rowwise" and "embedding_colwise", and the program's forward computes with the part. Sizes need not be divisible. Heads of an attention layer stay whole.
 
@@ -1044,6 +1106,7 @@ class accel_fp8_options_t:
     fsdp_all_gather: 1: FSDP gathers the weights in 8 bits. Not with DELAYED. Variable ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER. Default: whether the backend is AO
     pad_inner_dim: 1: features that are no multiple of 16 are filled up with zeros. Variable ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO
     skip_names: Regular expression of the whole names of modules that are left out. Default: none
+    compress_activations: 1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; 0: as it is. Default 1
     """
     backend: int
     scaling: int
@@ -1061,7 +1124,8 @@ class accel_fp8_options_t:
     fsdp_all_gather: int
     pad_inner_dim: int
     skip_names: str
-    def __init__(self, *, backend: int = ACCEL_FP8_BACKEND_AO, scaling: Optional[int] = None, format: int = ACCEL_FP8_FORMAT_HYBRID, amax_algorithm: int = ACCEL_FP8_AMAX_ALGORITHM_MOST_RECENT, amax_history_length: int = 1024, margin: int = 0, interval: int = 1, override_forward: int = 0, override_input_gradient: int = 0, override_weight_gradient: int = 0, use_in_evaluation: int = 0, use_mxfp8_block_scaling: int = 0, skip_first_and_last: Optional[int] = None, fsdp_all_gather: Optional[int] = None, pad_inner_dim: Optional[int] = None, skip_names: Optional[str] = None) -> None: ...
+    compress_activations: int
+    def __init__(self, *, backend: int = ACCEL_FP8_BACKEND_AO, scaling: Optional[int] = None, format: int = ACCEL_FP8_FORMAT_HYBRID, amax_algorithm: int = ACCEL_FP8_AMAX_ALGORITHM_MOST_RECENT, amax_history_length: int = 1024, margin: int = 0, interval: int = 1, override_forward: int = 0, override_input_gradient: int = 0, override_weight_gradient: int = 0, use_in_evaluation: int = 0, use_mxfp8_block_scaling: int = 0, skip_first_and_last: Optional[int] = None, fsdp_all_gather: Optional[int] = None, pad_inner_dim: Optional[int] = None, skip_names: Optional[str] = None, compress_activations: int = 1) -> None: ...
 
 class accel_local_sgd_options_t:
     """Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9), with start_step post-local SGD (Lin et al., 2018).
@@ -1599,6 +1663,9 @@ ACCEL_COLLATE_STACK: int
 ACCEL_COLLATE_PAD: int
 ACCEL_PADDING_SIDE_RIGHT: int
 ACCEL_PADDING_SIDE_LEFT: int
+ACCEL_TEXT_OFFSETS_NONE: int
+ACCEL_TEXT_OFFSETS_BYTES: int
+ACCEL_TEXT_OFFSETS_CODE_POINTS: int
 ACCEL_OVERLAP_AUTO: int
 ACCEL_OVERLAP_NO: int
 ACCEL_OVERLAP_YES: int
@@ -2058,6 +2125,24 @@ def accel_loop_begin(state: accel_state) -> accel_loop: ...
 def accel_loop_set_batch(batches: accel_loop, rows: Sequence[int], remainder: int, end_of_dataloader: int) -> None: ...
 def accel_loop_retain(batches: accel_loop) -> accel_loop: ...
 def accel_loop_release(batches: Optional[accel_loop]) -> None: ...
+def accel_tokenizer_load(path: str) -> accel_tokenizer: ...
+def accel_tokenizer_from_json(json: str, config: Optional[str]) -> accel_tokenizer: ...
+def accel_tokenizer_retain(tokenizer: accel_tokenizer) -> accel_tokenizer: ...
+def accel_tokenizer_release(tokenizer: Optional[accel_tokenizer]) -> None: ...
+def accel_tokenizer_encode(tokenizer: accel_tokenizer, text: Any, options: Optional[accel_encode_options_t]) -> Any: ...
+def accel_tokenizer_encode_batch(tokenizer: accel_tokenizer, texts: Any, options: Optional[accel_encode_options_t]) -> Any: ...
+def accel_tokenizer_decode(tokenizer: accel_tokenizer, ids: accel_tensor, options: Optional[accel_decode_options_t]) -> Any: ...
+def accel_decode_stream_create(tokenizer: accel_tokenizer, options: Optional[accel_decode_options_t]) -> accel_decode_stream: ...
+def accel_decode_stream_retain(stream: accel_decode_stream) -> accel_decode_stream: ...
+def accel_decode_stream_release(stream: Optional[accel_decode_stream]) -> None: ...
+def accel_decode_stream_step(stream: accel_decode_stream, id: int) -> Any: ...
+def accel_decode_stream_finish(stream: accel_decode_stream) -> Any: ...
+def accel_tokenizer_token_to_id(tokenizer: accel_tokenizer, token: str) -> int: ...
+def accel_tokenizer_id_to_token(tokenizer: accel_tokenizer, id: int) -> Any: ...
+def accel_tokenizer_vocabulary_size(tokenizer: accel_tokenizer) -> int: ...
+def accel_tokenizer_describe(tokenizer: accel_tokenizer) -> Any: ...
+def accel_tokenizer_chat_text(tokenizer: accel_tokenizer, messages: Any, options: Optional[accel_chat_options_t]) -> Any: ...
+def accel_tokenizer_encode_chat(tokenizer: accel_tokenizer, messages: Any, options: Optional[accel_chat_options_t]) -> Any: ...
 def accel_split_layers(state: accel_state, module: accel_module, options: Optional[accel_tensor_parallel_options_t]) -> None: ...
 def accel_context_parallel_begin(state: accel_state, buffers: Sequence[accel_tensor], seq_dims: Sequence[int], no_restore: Optional[Sequence[accel_tensor]]) -> accel_scope: ...
 def accel_context_parallel_gather(state: accel_state, part: accel_tensor, dim: int) -> Any: ...

@@ -32,6 +32,24 @@ def test_on_the_cpu_they_are_ordinary_ones(accelerator):
     assert captured.counts == (4, 0, 0)
 
 
+def test_in_fp8_they_are_ordinary_ones_on_the_cpu():
+    accelerator = accel.Accelerator(cpu=True, mixed_precision="fp8")
+    model = nn.Sequential(nn.Linear(16, 32), nn.Linear(32, 32), nn.Linear(32, 16))
+    model, optimizer = accelerator.prepare(model, accel.optim.SGD(model.parameters(), lr=0.1))
+    assert accelerator.describe_fp8(model)["layers"] == ["1"]
+
+    def step(batch):
+        optimizer.zero_grad()
+        loss = (model(batch) ** 2).mean()
+        accelerator.backward(loss)
+        optimizer.step()
+        return loss
+
+    captured = accelerator.capture(step, warmup_steps=1)
+    losses = [captured(accel.ones(4, 16)).item() for _ in range(4)]
+    assert losses[3] < losses[0] and captured.counts == (4, 0, 0)
+
+
 def test_wrong_arguments(accelerator):
     _, step = new_step(accelerator)
     with pytest.raises(TypeError, match="the step is a int; expected a function"):

@@ -8,6 +8,7 @@ import warnings
 import pytest
 
 import accel
+import simulated_torch
 from accel import Accelerator, capi, nn, optim
 from accel.utils import AORecipeKwargs, FP8RecipeKwargs, MSAMPRecipeKwargs, TERecipeKwargs
 
@@ -222,3 +223,8 @@ def test_the_driver_or_torch_says_whether_a_gpu_has_fp8(monkeypatch, tmp_path):
     monkeypatch.delitem(sys.modules, "torch")
     with pytest.raises(OSError, match="nvidia-smi"):
         accel.utils.check_cuda_fp8_capability()
+
+
+@simulated_torch.needs_device
+def test_a_device_trains_and_records_steps():
+    assert simulated_torch.run("device_fp8_steps.py") == "equal\n"

@@ -96,6 +96,44 @@ def test_a_model_is_unwrapped_and_copied():
     assert torch.equal(pickle.loads(pickle.dumps(model))(inputs), alone)
 
 
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_forwards_that_torch_computes_again_have_the_same_gradients(reentrant):
+    class Checkpointed(Toy):
+        recomputes = True
+
+        def forward(self, ids):
+            hidden = torch.nn.functional.gelu(self.first(self.embedding(ids)))
+            hidden = torch.utils.checkpoint.checkpoint(self.block, hidden, use_reentrant=reentrant) if self.recomputes else self.block(hidden)
+            return self.last(hidden)
+
+    found = []
+    for recomputes in (False, True):
+        accel.PartialState._reset_state()
+        accelerator = Accelerator(cpu=True, mixed_precision="fp8", kwargs_handlers=[AORecipeKwargs()])
+        torch.manual_seed(0)
+        model = accelerator.prepare(Checkpointed())
+        model.recomputes = recomputes
+        accelerator.backward(model(torch.arange(16)).square().mean())
+        found.append([parameter.grad for parameter in model.parameters()])
+        assert "block.0" in accelerator.describe_fp8(model)["layers"]
+    assert all(torch.equal(first, second) for first, second in zip(*found, strict=True))
+
+
+def test_hooks_of_torch_get_what_is_kept_in_8_bits():
+    accelerator = Accelerator(cpu=True, mixed_precision="fp8", kwargs_handlers=[AORecipeKwargs()])
+    model, kept = accelerator.prepare(Toy()), []
+
+    def pack(tensor):
+        kept.append((tensor.dtype, tuple(tensor.shape)))
+        return tensor.clone()
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = model(torch.arange(32) % 16).square().mean()
+    accelerator.backward(loss)
+    assert (torch.float8_e4m3fn, (32, 64)) in kept  # of the norm; products keep theirs transposed
+    assert all(torch.isfinite(parameter.grad).all() for parameter in model.parameters())
+
+
 @pytest.mark.parametrize("stage", [1, 3])
 def test_deepspeeds_stages(ranks, stage):
     printed = ranks(f"""

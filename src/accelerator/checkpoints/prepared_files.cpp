@@ -24,6 +24,7 @@
 #include "checkpoint/optimizer_names.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
 #include "config/generated/settings/checkpoint/fsdp_file.hpp"
+#include "nn/architectures/hub_names.hpp"
 #include "nn/module_walks.hpp"
 #include "os/bus_error_guard.hpp"
 #include "tensor/loading.hpp"
@@ -136,7 +137,7 @@ void PreparedFiles::save_model(const nn::ModulePtr& module, const std::string& f
   const std::string parent = std::filesystem::path(folder).lexically_normal().parent_path().string();
   const nn::NamedTensors tensors = whole_state_dict(module, writes, parent.empty() ? "." : parent);
   if (!writes) return;
-  checkpoint::save_model(folder, tensors, settings);
+  checkpoint::save_model(folder, nn::HubNames(*unwrap_model(module)).to_files(tensors), settings);
   log(LogLevel::kInfo, "the model is saved in '", folder, "'");
 }
 

@@ -33,6 +33,10 @@ class StepTimes;
 namespace profile {
 class Profiler;
 }
+namespace tokenizers {
+class DecodeStream;
+class Tokenizer;
+}  // namespace tokenizers
 namespace track {
 class Logger;
 class ProgressBar;
@@ -170,6 +174,17 @@ struct accel_progress_bar final : accel::capi::Handle<accel::capi::ObjectKind::k
 struct accel_profile final : accel::capi::Handle<accel::capi::ObjectKind::kProfile> {
   explicit accel_profile(std::shared_ptr<accel::profile::Profiler> profiler) : profiler(std::move(profiler)) {}
   std::shared_ptr<accel::profile::Profiler> profiler;
+};
+
+struct accel_tokenizer final : accel::capi::Handle<accel::capi::ObjectKind::kTokenizer> {
+  explicit accel_tokenizer(std::shared_ptr<const accel::tokenizers::Tokenizer> tokenizer)
+      : tokenizer(std::move(tokenizer)) {}
+  std::shared_ptr<const accel::tokenizers::Tokenizer> tokenizer;
+};
+
+struct accel_decode_stream final : accel::capi::Handle<accel::capi::ObjectKind::kDecodeStream> {
+  explicit accel_decode_stream(std::shared_ptr<accel::tokenizers::DecodeStream> stream) : stream(std::move(stream)) {}
+  std::shared_ptr<accel::tokenizers::DecodeStream> stream;
 };
 
 namespace accel::capi {

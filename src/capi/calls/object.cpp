@@ -77,6 +77,10 @@ const char* object_kind_name(ObjectKind kind) {
       return "profile";
     case ObjectKind::kGenerationBatch:
       return "generation batch";
+    case ObjectKind::kTokenizer:
+      return "tokenizer";
+    case ObjectKind::kDecodeStream:
+      return "decode stream";
   }
   return "pointer that is not a handle";
 }

@@ -36,7 +36,9 @@ enum class ObjectKind : uint32_t {
   kLogger = 0xacce1014,
   kProgressBar = 0xacce1015,
   kProfile = 0xacce1016,
-  kGenerationBatch = 0xacce1017,
+  kTokenizer = 0xacce1017,
+  kDecodeStream = 0xacce1018,
+  kGenerationBatch = 0xacce1019,
 };
 
 const char* object_kind_name(ObjectKind kind);  // "tensor"; "released handle"; "no handle"

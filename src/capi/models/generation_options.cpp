@@ -38,8 +38,13 @@ nn::GenerationSettings read_generation(const accel_generate_options_t* options) 
   settings.speculation.lookup_tokens = given.lookup_tokens;
   if (pointers.draft_model != nullptr)
     settings.speculation.draft = check(pointers.draft_model, "options.draft_model").module;
-  if (pointers.stop_tokens != nullptr)
-    settings.stop_tokens = tokens_of(to_ivalue(*pointers.stop_tokens, "options.stop_tokens"), "options.stop_tokens");
+  const auto read_tokens = [](const accel_value_t* value, const char* name) {
+    return value == nullptr ? std::vector<int64_t>() : tokens_of(to_ivalue(*value, name), name);
+  };
+  settings.decoder_tokens = read_tokens(pointers.decoder_tokens, "options.decoder_tokens");
+  settings.suppress_tokens = read_tokens(pointers.suppress_tokens, "options.suppress_tokens");
+  settings.begin_suppress_tokens = read_tokens(pointers.begin_suppress_tokens, "options.begin_suppress_tokens");
+  settings.stop_tokens = read_tokens(pointers.stop_tokens, "options.stop_tokens");
   if (pointers.stop_sequences != nullptr) {
     const c10::IValue list = to_ivalue(*pointers.stop_sequences, "options.stop_sequences");
     require(tree::is_sequence(list), Status::kTypeMismatch, "options.stop_sequences is a ", tree::kind_name(list),

@@ -87,6 +87,12 @@ constexpr OptionChoice kPaddingSideChoices[] = {
     {"left", 1},
 };
 
+constexpr OptionChoice kTextOffsetsChoices[] = {
+    {"none", 0},
+    {"bytes", 1},
+    {"code_points", 2},
+};
+
 constexpr OptionChoice kOverlapChoices[] = {
     {"auto", 0},
     {"no", 1},
@@ -313,6 +319,9 @@ constexpr OptionField kGenerateOptions[] = {
     {"draft_model", "A smaller decoder with the same vocabulary, which guesses. Default: none", OptionKind::kObject, 8, 112, 58, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"load_prompt_cache", "A file that save_prompt_cache wrote: keys and values of the tokens with which input_ids begins as its prompt did are not computed again. Default: none", OptionKind::kText, 8, 120, 136, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"save_prompt_cache", "A file for the keys and values of the prompt. Default: none", OptionKind::kText, 8, 128, 45, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"decoder_tokens", "A list of INT: what the decoder of an encoder-decoder begins with, such as [decoder_start_token_id]; Whisper also has its language and task there. Default: none, for decoders", OptionKind::kObject, 8, 136, 146, kNone, nullptr, nullptr, "none, for decoders", nullptr, 0, false},
+    {"suppress_tokens", "A list of INT: tokens that are never chosen. Default: none", OptionKind::kObject, 8, 144, 44, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"begin_suppress_tokens", "A list of INT: tokens that are not chosen first. Default: none", OptionKind::kObject, 8, 152, 48, kNone, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
 constexpr OptionField kGenerationBatchOptions[] = {
@@ -551,6 +560,33 @@ constexpr OptionField kDataloaderOptions[] = {
     {"padding_masks", "With PAD, 1: a bool tensor, true where no filling is, as \"<key>_mask\" in a map, elsewhere behind the tensor. Default 0", OptionKind::kFlag, 4, 84, 108, kNone, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
+constexpr OptionField kEncodeOptions[] = {
+    {"add_special_tokens", "1: with the tokens that the template puts around a text. Default 1", OptionKind::kFlag, 4, 8, 56, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"parse_special_tokens", "0: the names of special tokens inside a text are ordinary text, for text of strangers. Default 1", OptionKind::kFlag, 4, 12, 86, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"max_length", "Longer sequences are cut to so many tokens, special ones included; 0: they are not. In [0, inf). Default 0", OptionKind::kInteger, 8, 16, 83, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"truncation_side", "The side that is cut off. Default: that of tokenizer_config.json, else RIGHT", OptionKind::kChoice, 4, 24, 25, kNone, nullptr, nullptr, "that of tokenizer_config.json, else RIGHT", kPaddingSideChoices, std::size(kPaddingSideChoices), false},
+    {"padding_side", "The side of a batch that is filled. Default: that of tokenizer_config.json, else RIGHT", OptionKind::kChoice, 4, 28, 35, kNone, nullptr, nullptr, "that of tokenizer_config.json, else RIGHT", kPaddingSideChoices, std::size(kPaddingSideChoices), false},
+    {"pad_to_length", "Sequences of a batch are filled up to at least this; 0: to the longest. In [0, inf). Default 0", OptionKind::kInteger, 8, 32, 71, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"pad_to_multiple_of", "The length of a batch is rounded up to it. In [1, inf). Default 1", OptionKind::kInteger, 8, 40, 42, {1, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"pad_token_id", "The filling. In [0, inf). Default: the tokenizer's padding token", OptionKind::kInteger, 8, 48, 12, {0, kInfinity, false, true}, nullptr, nullptr, "the tokenizer's padding token", nullptr, 0, false},
+    {"token_type_ids", "1: a batch says which text of a pair a token is from. Default: as model_input_names of tokenizer_config.json say, else for WordPiece only", OptionKind::kFlag, 4, 56, 53, kNone, nullptr, nullptr, "as model_input_names of tokenizer_config.json say, else for WordPiece only", nullptr, 0, false},
+    {"offsets", "A batch says where in its text each token stands. Default NONE", OptionKind::kChoice, 4, 60, 49, kNone, nullptr, "none", nullptr, kTextOffsetsChoices, std::size(kTextOffsetsChoices), false},
+};
+
+constexpr OptionField kDecodeOptions[] = {
+    {"skip_special_tokens", "1: special tokens are left out. Default 0", OptionKind::kFlag, 4, 8, 31, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"clean_up_spaces", "1: no space stands before punctuation and English contractions. Default: as clean_up_tokenization_spaces of tokenizer_config.json says, else 0", OptionKind::kFlag, 4, 12, 63, kNone, nullptr, nullptr, "as clean_up_tokenization_spaces of tokenizer_config.json says, else 0", nullptr, 0, false},
+};
+
+constexpr OptionField kChatOptions[] = {
+    {"add_generation_prompt", "1: the beginning of an answer follows. Default 0", OptionKind::kFlag, 4, 8, 38, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"continue_final_message", "1: the text ends inside the last message, which a model continues. Default 0", OptionKind::kFlag, 4, 12, 66, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"chat_template", "The name of one of the tokenizer's templates, or the text of a template in Jinja, which has \"{\". Default: the tokenizer's \"default\" one, or \"tool_use\" if there are tools", OptionKind::kText, 8, 16, 96, kNone, nullptr, nullptr, "the tokenizer's \"default\" one, or \"tool_use\" if there are tools", nullptr, 0, false},
+    {"tools", "A list of maps: the schemas of functions that the model may call. Default: none", OptionKind::kObject, 8, 24, 65, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"documents", "A list of maps for the template. Default: none", OptionKind::kObject, 8, 32, 32, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"variables", "A map of more variables for the template. Default: none", OptionKind::kObject, 8, 40, 41, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+};
+
 constexpr OptionField kTensorParallelOptions[] = {
     {"plan", "Rules; or \"auto\": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or \"none\": the program's own forward splits the model. Variable PARALLELISM_CONFIG_TP_PLAN. Default \"auto\"", OptionKind::kText, 8, 8, 153, kNone, "PARALLELISM_CONFIG_TP_PLAN", "auto", nullptr, nullptr, 0, false},
     {"verify_gradients", "1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Variable PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS. Default 1", OptionKind::kFlag, 4, 16, 243, kNone, "PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS", "1", nullptr, nullptr, 0, false},
@@ -745,6 +781,8 @@ constexpr OptionField kFp8Options[] = {
     {"fsdp_all_gather", "1: FSDP gathers the weights in 8 bits. Not with DELAYED. Variable ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER. Default: whether the backend is AO", OptionKind::kFlag, 4, 72, 56, kNone, "ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER", nullptr, "whether the backend is AO", nullptr, 0, false},
     {"pad_inner_dim", "1: features that are no multiple of 16 are filled up with zeros. Variable ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO", OptionKind::kFlag, 4, 76, 64, kNone, "ACCELERATE_FP8_PAD_INNER_DIM", nullptr, "whether the backend is AO", nullptr, 0, false},
     {"skip_names", "Regular expression of the whole names of modules that are left out. Default: none", OptionKind::kText, 8, 80, 67, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"compress_activations", "1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; 0: as it is. Default 1", OptionKind::kFlag, 4, 88, 114, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"reserved", "", OptionKind::kReserved, 4, 92, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kLocalSgdOptions[] = {
@@ -955,7 +993,7 @@ const OptionTable torchscript_options{"accel_torchscript_options_t", 24, kTorchs
 const OptionTable package_options{"accel_package_options_t", 32, kPackageOptions, std::size(kPackageOptions)};
 const OptionTable sentence_embedding_options{"accel_sentence_embedding_options_t", 16, kSentenceEmbeddingOptions, std::size(kSentenceEmbeddingOptions)};
 const OptionTable activation_checkpointing_options{"accel_activation_checkpointing_options_t", 48, kActivationCheckpointingOptions, std::size(kActivationCheckpointingOptions)};
-const OptionTable generate_options{"accel_generate_options_t", 136, kGenerateOptions, std::size(kGenerateOptions)};
+const OptionTable generate_options{"accel_generate_options_t", 160, kGenerateOptions, std::size(kGenerateOptions)};
 const OptionTable generation_batch_options{"accel_generation_batch_options_t", 40, kGenerationBatchOptions, std::size(kGenerationBatchOptions)};
 const OptionTable adam_options{"accel_adam_options_t", 56, kAdamOptions, std::size(kAdamOptions)};
 const OptionTable sgd_options{"accel_sgd_options_t", 48, kSgdOptions, std::size(kSgdOptions)};
@@ -979,6 +1017,9 @@ const OptionTable packing_options{"accel_packing_options_t", 48, kPackingOptions
 const OptionTable csv_options{"accel_csv_options_t", 40, kCsvOptions, std::size(kCsvOptions)};
 const OptionTable image_options{"accel_image_options_t", 32, kImageOptions, std::size(kImageOptions)};
 const OptionTable dataloader_options{"accel_dataloader_options_t", 88, kDataloaderOptions, std::size(kDataloaderOptions)};
+const OptionTable encode_options{"accel_encode_options_t", 64, kEncodeOptions, std::size(kEncodeOptions)};
+const OptionTable decode_options{"accel_decode_options_t", 16, kDecodeOptions, std::size(kDecodeOptions)};
+const OptionTable chat_options{"accel_chat_options_t", 48, kChatOptions, std::size(kChatOptions)};
 const OptionTable tensor_parallel_options{"accel_tensor_parallel_options_t", 48, kTensorParallelOptions, std::size(kTensorParallelOptions)};
 const OptionTable context_parallel_options{"accel_context_parallel_options_t", 32, kContextParallelOptions, std::size(kContextParallelOptions)};
 const OptionTable expert_parallel_options{"accel_expert_parallel_options_t", 24, kExpertParallelOptions, std::size(kExpertParallelOptions)};
@@ -993,7 +1034,7 @@ const OptionTable prepare_model_options{"accel_prepare_model_options_t", 80, kPr
 const OptionTable estimate_memory_options{"accel_estimate_memory_options_t", 96, kEstimateMemoryOptions, std::size(kEstimateMemoryOptions)};
 const OptionTable dataloader_config{"accel_dataloader_config_t", 56, kDataloaderConfig, std::size(kDataloaderConfig)};
 const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::size(kPrepareItem)};
-const OptionTable fp8_options{"accel_fp8_options_t", 88, kFp8Options, std::size(kFp8Options)};
+const OptionTable fp8_options{"accel_fp8_options_t", 96, kFp8Options, std::size(kFp8Options)};
 const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOptions, std::size(kLocalSgdOptions)};
 const OptionTable capture_options{"accel_capture_options_t", 32, kCaptureOptions, std::size(kCaptureOptions)};
 const OptionTable parameters_options{"accel_parameters_options_t", 24, kParametersOptions, std::size(kParametersOptions)};
@@ -1053,6 +1094,9 @@ OptionTables all_option_tables() {
       &option_tables::csv_options,
       &option_tables::image_options,
       &option_tables::dataloader_options,
+      &option_tables::encode_options,
+      &option_tables::decode_options,
+      &option_tables::chat_options,
       &option_tables::tensor_parallel_options,
       &option_tables::context_parallel_options,
       &option_tables::expert_parallel_options,

@@ -9,6 +9,8 @@
 #include "nn/architectures/decoder_config.hpp"
 #include "nn/architectures/gpt2.hpp"
 #include "nn/architectures/llama.hpp"
+#include "nn/architectures/t5.hpp"
+#include "nn/architectures/whisper.hpp"
 #include "os/regular_file.hpp"
 
 namespace accel::nn {
@@ -20,8 +22,12 @@ struct Architecture {
 };
 
 // New architectures are added here, and relatives of Llama in decoder_config.cpp.
-constexpr std::array<Architecture, 4> kArchitectures = {
-    {{"bert", build_bert}, {"distilbert", build_distilbert}, {"gpt2", build_gpt2}, {"roberta", build_roberta}}};
+constexpr std::array<Architecture, 6> kArchitectures = {{{"bert", build_bert},
+                                                         {"distilbert", build_distilbert},
+                                                         {"gpt2", build_gpt2},
+                                                         {"roberta", build_roberta},
+                                                         {"t5", build_t5},
+                                                         {"whisper", build_whisper}}};
 
 bool is_document(const std::string& config) {
   const size_t start = config.find_first_not_of(" \t\r\n");

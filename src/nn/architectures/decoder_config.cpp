@@ -1,9 +1,9 @@
 #include "nn/architectures/decoder_config.hpp"
 
 #include <cmath>
-#include <iterator>
 
 #include "base/error.hpp"
+#include "nn/architectures/decoder_family.hpp"
 #include "nn/architectures/model_config.hpp"
 #include "nn/layers/activation.hpp"
 #include "nn/layers/dropout.hpp"
@@ -11,151 +11,26 @@
 namespace accel::nn {
 namespace {
 
-// Which layers have a window, where `layer_types` does not say so.
-enum class Windows : uint8_t { kNone, kAll, kLateLayers, kEachSecond, kFiveOfSix };
-
-struct DecoderFamily {
-  const char *model_type, *prefix;
-  int64_t vocab_size, hidden_size, intermediate_size, num_layers, num_heads, num_key_heads;
-  int64_t head_dim;  // 0: hidden_size / num_heads
-  double norm_eps;
-  bool ties_embeddings, has_qkv_bias, fuses_products;
-  bool is_gemma;  // norms add one, embeddings are scaled, attention by query_pre_attn_scalar
-  NormPlacement norm_placement;
-  HeadNorm head_norm;
-  Windows windows;
-  double attention_cap, logit_cap;
-  int64_t pad_token;  // -1: none
-};
-
-constexpr auto kBefore = NormPlacement::kBefore;
-constexpr auto kBehind = NormPlacement::kBehind;
-constexpr auto kAround = NormPlacement::kBeforeAndBehind;
-
-// A family that differs in these only is a row here.
-constexpr DecoderFamily kDecoderFamilies[] = {
-    {"llama", "Llama", 32000,           4096,           11008, 32, 32, 0, 0, 1e-6, false, false, false,
-     false,   kBefore, HeadNorm::kNone, Windows::kNone, 0,     0,  -1},
-    {"mistral", "Mistral", 32000,           4096,          14336, 32, 32, 8, 0, 1e-6, false, false, false,
-     false,     kBefore,   HeadNorm::kNone, Windows::kAll, 0,     0,  -1},
-    {"qwen2",
-     "Qwen2",
-     151936,
-     4096,
-     22016,
-     32,
-     32,
-     32,
-     0,
-     1e-6,
-     false,
-     true,
-     false,
-     false,
-     kBefore,
-     HeadNorm::kNone,
-     Windows::kLateLayers,
-     0,
-     0,
-     -1},
-    {"qwen3",
-     "Qwen3",
-     151936,
-     4096,
-     22016,
-     32,
-     32,
-     32,
-     128,
-     1e-6,
-     false,
-     false,
-     false,
-     false,
-     kBefore,
-     HeadNorm::kEachHead,
-     Windows::kLateLayers,
-     0,
-     0,
-     -1},
-    {"gemma2",
-     "Gemma2",
-     256000,
-     2304,
-     9216,
-     26,
-     8,
-     4,
-     256,
-     1e-6,
-     true,
-     false,
-     false,
-     true,
-     kAround,
-     HeadNorm::kNone,
-     Windows::kEachSecond,
-     50,
-     30,
-     0},
-    {"gemma3_text",
-     "Gemma3",
-     262208,
-     2304,
-     9216,
-     26,
-     8,
-     4,
-     256,
-     1e-6,
-     true,
-     false,
-     false,
-     true,
-     kAround,
-     HeadNorm::kEachHead,
-     Windows::kFiveOfSix,
-     0,
-     0,
-     0},
-    {"phi3", "Phi3",  32064,           3072,          8192, 32, 32,   0, 0, 1e-5, false, false, true,
-     false,  kBefore, HeadNorm::kNone, Windows::kAll, 0,    0,  32000},
-    {"olmo2",
-     "Olmo2",
-     50304,
-     4096,
-     11008,
-     32,
-     32,
-     0,
-     0,
-     1e-5,
-     false,
-     false,
-     false,
-     false,
-     kBehind,
-     HeadNorm::kAllHeads,
-     Windows::kNone,
-     0,
-     0,
-     1},
-};
-
-const DecoderFamily* find_decoder_family(const std::string& model_type) {
-  for (const DecoderFamily& family : kDecoderFamilies)
-    if (model_type == family.model_type) return &family;
-  return nullptr;
-}
-
 void refuse_decoder_settings(const Json& json, const DecoderFamily& family) {
   refuse_quantization(json);
   require_model_class(json, text(family.prefix, "ForCausalLM").c_str());
   require(!json_flag(json, "use_bidirectional_attention", false), Status::kUnsupported,
           "use_bidirectional_attention is true; only false is supported");
-  for (const char* key : {"resid_pdrop", "embd_pdrop"})
-    require(json_number(json, key, 0) == 0, Status::kUnsupported, key, " is ", json_number(json, key, 0),
-            "; only 0 is supported");
+  require(family.head_norm != HeadNorm::kNone || !json_flag(json, "qk_layernorm", false), Status::kUnsupported,
+          "qk_layernorm is true, and a ", family.model_type, " has none here; only false is supported");
+  const double noise = json_number(json, "router_jitter_noise", 0);
+  require(noise == 0, Status::kUnsupported, "router_jitter_noise is ", noise, "; only 0 is supported");
+}
+
+bool decoder_flag(const Json& json, const DecoderFlag& flag) {
+  return flag.key == nullptr ? flag.otherwise : json_flag(json, flag.key, flag.otherwise);
+}
+
+double decoder_dropout(const Json& json, const char* key) {
+  if (key == nullptr) return 0;
+  const double probability = json_number(json, key, 0);
+  check_probability(probability, key);
+  return probability;
 }
 
 double cap_member(const Json& json, const char* key, double otherwise) {
@@ -171,6 +46,11 @@ bool has_window(const DecoderFamily& family, const Json& json, int64_t layer) {
       return false;
     case Windows::kAll:
       return true;
+    case Windows::kAllIfUsed:
+      return json_flag(json, "use_sliding_window", false);
+    case Windows::kEarlyEvenLayers:
+      return json_flag(json, "use_sliding_window", false) && layer % 2 == 0 &&
+             layer < json_integer(json, "max_window_layers", 28);
     case Windows::kLateLayers:
       return json_flag(json, "use_sliding_window", false) && layer >= json_integer(json, "max_window_layers", 28);
     case Windows::kEachSecond:
@@ -183,11 +63,9 @@ bool has_window(const DecoderFamily& family, const Json& json, int64_t layer) {
 
 std::vector<int64_t> read_windows(const Json& json, const DecoderFamily& family, int64_t num_layers) {
   std::vector<int64_t> windows(static_cast<size_t>(num_layers), 0);
-  const bool has_default = family.is_gemma || (family.windows == Windows::kAll && !family.fuses_products);
-  const bool is_set =
-      json_member(json, "sliding_window") != nullptr || (has_default && !says_none(json, "sliding_window"));
+  const bool is_set = json_member(json, "sliding_window") != nullptr ||
+                      (family.has_default_window && !says_none(json, "sliding_window"));
   if (!is_set || family.windows == Windows::kNone) return windows;
-  const int64_t window = size_member(json, "sliding_window", 4096);
   const Json* const types = json_member(json, "layer_types");
   const Json::Items* const items = types == nullptr ? nullptr : types->items();
   require(items == nullptr || items->size() == windows.size(), Status::kInvalidArgument, "layer_types has ",
@@ -200,65 +78,93 @@ std::vector<int64_t> read_windows(const Json& json, const DecoderFamily& family,
       require(is_local || (type != nullptr && *type == "full_attention"), Status::kUnsupported, "layer_types has ",
               print_json((*items)[layer]), "; expected \"full_attention\" or \"sliding_attention\"");
     }
-    if (is_local) windows[layer] = window;
+    if (is_local) windows[layer] = size_member(json, "sliding_window", 4096);
   }
   return windows;
 }
 
 // Gemma 3 has frequencies of their own for layers with a window.
 void read_rotary(const Json& json, const DecoderFamily& family, DecoderConfig& config) {
-  config.has_local_rotary = family.windows == Windows::kFiveOfSix;
   const Json* const parameters = json_member(json, "rope_parameters");
   const Json* const full = parameters == nullptr ? nullptr : json_member(*parameters, "full_attention");
-  config.rotary = read_rotary_settings(json, config.head_dim, config.has_local_rotary ? 1e6 : 1e4, full);
-  if (!config.has_local_rotary) return;
+  config.rotary = read_rotary_settings(json, config.head_dim, family.rotary, full);
+  if (family.windows != Windows::kFiveOfSix) return;
   const Json* const local = parameters == nullptr ? nullptr : json_member(*parameters, "sliding_attention");
-  if (local != nullptr) {
-    config.local_rotary = read_rotary_settings(json, config.head_dim, 1e4, local);
-    return;
-  }
-  config.local_rotary = {config.head_dim, config.rotary.rotated_dim, json_number(json, "rope_local_base_freq", 1e4)};
+  config.local_rotary = local != nullptr ? read_rotary_settings(json, config.head_dim, RotaryDefaults(), local)
+                                         : RotarySettings{config.head_dim, config.rotary.rotated_dim,
+                                                          json_number(json, "rope_local_base_freq", 1e4)};
 }
 
-void read_decoder_experts(const Json& json, DecoderConfig& config) {
-  if (json_member(json, "num_local_experts") == nullptr) return;
-  config.num_experts = size_member(json, "num_local_experts", 8);
-  config.num_experts_per_token = size_member(json, "num_experts_per_tok", 2);
-  require(config.activation == "silu" && !config.mlp_bias && !config.fuses_products, Status::kUnsupported,
-          "num_local_experts is ", config.num_experts, ", hidden_act is '", config.activation, "' and mlp_bias is ",
-          config.mlp_bias, "; expected silu and no bias in experts");
+bool is_in_list(const Json& json, const char* key, int64_t number) {
+  const Json* const list = json_member(json, key);
+  if (list == nullptr) return false;
+  require(list->items() != nullptr, Status::kTypeMismatch, key, " is ", print_json(*list),
+          "; expected a list of numbers of layers");
+  for (const Json& item : *list->items()) {
+    require(item.integer().has_value(), Status::kTypeMismatch, key, " has ", print_json(item),
+            "; expected numbers of layers");
+    if (*item.integer() == number) return true;
+  }
+  return false;
+}
+
+void read_decoder_experts(const Json& json, const DecoderFamily& family, DecoderConfig& config) {
+  DecoderExperts& experts = config.experts;
+  const DecoderExpertKeys& keys = family.experts;
+  experts.layers.assign(static_cast<size_t>(config.num_layers), false);
+  constexpr const char* kNumber = "num_local_experts";  // which transformers 5 writes for all families
+  const bool is_given =
+      keys.number != nullptr && (json_member(json, keys.number) != nullptr || json_member(json, kNumber) != nullptr);
+  if (!is_given && keys.number_default == 0) return;
+  const char* const number_key = json_member(json, keys.number) != nullptr ? keys.number : kNumber;
+  experts.number = size_member(json, number_key, keys.number_default);
+  experts.per_token = size_member(json, "num_experts_per_tok", keys.per_token);
+  experts.intermediate_size =
+      size_member(json, keys.intermediate_size,
+                  keys.intermediate_default == 0 ? config.intermediate_size : keys.intermediate_default);
+  if (keys.shared_default > 0)
+    experts.shared_size = size_member(json, "shared_expert_intermediate_size", keys.shared_default);
+  experts.normalizes_weights = decoder_flag(json, keys.normalizes);
+  experts.gives_router_loss = json_flag(json, "output_router_logits", false);
+  experts.router_loss_factor = json_number(json, "router_aux_loss_coef", 0.001);
+  require(!experts.gives_router_loss || experts.router_loss_factor >= 0, Status::kInvalidArgument,
+          "router_aux_loss_coef is ", experts.router_loss_factor, "; expected 0 or more");
+  const int64_t step = size_member(json, "decoder_sparse_step", 1);
+  for (int64_t layer = 0; layer < config.num_layers; layer++)
+    experts.layers[static_cast<size_t>(layer)] = (layer + 1) % step == 0 && !is_in_list(json, "mlp_only_layers", layer);
+  if (keys.file_path != nullptr) experts.files = {keys.file_path, keys.file_gate, keys.file_up, keys.file_down};
+  require(config.activation == "silu" && !config.biases.mlp && family.mlp == MlpShape::kGated, Status::kUnsupported,
+          number_key, " is ", experts.number, ", hidden_act is '", config.activation, "' and mlp_bias is ",
+          config.biases.mlp, "; expected silu and no bias in experts");
 }
 
 void read_decoder_sizes(const Json& json, const DecoderFamily& family, DecoderConfig& config) {
-  config.vocab_size = size_member(json, "vocab_size", family.vocab_size);
+  config.vocab_size = size_member(json, "vocab_size", family.sizes.vocab);
   config.padding_row = says_none(json, "pad_token_id") ? -1 : json_integer(json, "pad_token_id", family.pad_token);
-  if (config.padding_row >= config.vocab_size) config.padding_row = -1;
-  config.hidden_size = size_member(json, "hidden_size", family.hidden_size);
-  config.intermediate_size = size_member(json, "intermediate_size", family.intermediate_size);
-  config.num_layers = size_member(json, "num_hidden_layers", family.num_layers);
-  config.num_heads = size_member(json, "num_attention_heads", family.num_heads);
+  if (config.padding_row >= config.vocab_size || !family.has_padding_row) config.padding_row = -1;
+  config.hidden_size = size_member(json, "hidden_size", family.sizes.hidden);
+  config.intermediate_size = size_member(json, "intermediate_size", family.sizes.intermediate);
+  config.num_layers = size_member(json, "num_hidden_layers", family.sizes.layers);
+  config.num_heads = size_member(json, "num_attention_heads", family.sizes.heads);
   config.num_key_heads =
-      size_member(json, "num_key_value_heads", family.num_key_heads == 0 ? config.num_heads : family.num_key_heads);
+      size_member(json, "num_key_value_heads", family.sizes.key_heads == 0 ? config.num_heads : family.sizes.key_heads);
   require(config.num_heads % config.num_key_heads == 0, Status::kInvalidArgument, "num_attention_heads ",
           config.num_heads, " is not divisible by num_key_value_heads ", config.num_key_heads,
           "; as many query heads share each key head");
-  const bool finds_head_dim = family.head_dim == 0;
+  require(family.qkv != QkvShape::kByHead || config.num_key_heads == config.num_heads, Status::kUnsupported,
+          "num_key_value_heads is ", config.num_key_heads, " of ", config.num_heads,
+          " heads, and query, key and value of a head are one product; expected as many");
+  const bool finds_head_dim = family.sizes.head_dim == 0;
   require(!finds_head_dim || json_integer(json, "head_dim", 0) != 0 || config.hidden_size % config.num_heads == 0,
           Status::kInvalidArgument, "hidden_size ", config.hidden_size, " is not divisible by num_attention_heads ",
           config.num_heads, "; every head needs the same size");
   config.head_dim =
-      size_member(json, "head_dim", finds_head_dim ? config.hidden_size / config.num_heads : family.head_dim);
+      size_member(json, "head_dim", finds_head_dim ? config.hidden_size / config.num_heads : family.sizes.head_dim);
 }
 
 }  // namespace
 
 bool is_decoder_type(const std::string& model_type) { return find_decoder_family(model_type) != nullptr; }
-
-std::string decoder_types() {
-  std::string names;
-  for (const DecoderFamily& family : kDecoderFamilies) names += text(names.empty() ? "" : ", ", family.model_type);
-  return names;
-}
 
 DecoderConfig read_decoder_config(const Json& json) {
   const std::string model_type = json_text(json, "model_type", "llama");
@@ -270,24 +176,28 @@ DecoderConfig read_decoder_config(const Json& json) {
   DecoderConfig config{};
   config.prefix = family.prefix;
   read_decoder_sizes(json, family, config);
-  const std::string activation = family.is_gemma ? "gelu_pytorch_tanh" : "silu";
-  config.activation = json_text(json, "hidden_activation", json_text(json, "hidden_act", activation));
+  config.names = family.names;
+  config.activation = json_text(json, "hidden_activation", json_text(json, "hidden_act", family.activation));
   require(Activation::knows(config.activation), Status::kUnsupported, "hidden_act '", config.activation,
           "' is not known");
   config.initializer_range = initializer_range(json);
-  config.norm_eps = json_number(json, "rms_norm_eps", family.norm_eps);
-  require(config.norm_eps >= 0, Status::kInvalidArgument, "rms_norm_eps is ", config.norm_eps, "; expected 0 or more");
-  config.attention.dropout = json_number(json, "attention_dropout", 0.0);
-  check_probability(config.attention.dropout, "attention_dropout");
-  const bool has_bias = json_flag(json, "attention_bias", false);
-  config.qkv_bias = family.has_qkv_bias || has_bias;
-  config.output_bias = has_bias;
-  config.mlp_bias = json_flag(json, "mlp_bias", false);
+  config.norm_eps = json_number(json, family.norm_eps_key, family.norm_eps);
+  require(config.norm_eps >= 0, Status::kInvalidArgument, family.norm_eps_key, " is ", config.norm_eps,
+          "; expected 0 or more");
+  config.attention.dropout = decoder_dropout(json, "attention_dropout");
+  config.dropouts = {decoder_dropout(json, family.dropouts.embedding), decoder_dropout(json, family.dropouts.attention),
+                     decoder_dropout(json, family.dropouts.mlp)};
+  config.biases = {decoder_flag(json, family.biases.qkv), decoder_flag(json, family.biases.output),
+                   decoder_flag(json, family.biases.mlp), family.biases.head};
   config.ties_embeddings = json_flag(json, "tie_word_embeddings", family.ties_embeddings);
-  config.fuses_products = family.fuses_products;
-  config.norm_placement = family.norm_placement;
-  config.head_norm = family.head_norm;
-  config.norm_adds_one = config.scales_embeddings = family.is_gemma;
+  config.qkv = family.qkv;
+  config.mlp = family.mlp;
+  config.norm = family.norm;
+  config.has_parallel_branches = decoder_flag(json, family.parallel_branches);
+  config.norm_placement =
+      config.has_parallel_branches && family.shares_norm_if_parallel ? NormPlacement::kOnce : family.norm_placement;
+  config.head_norm = decoder_flag(json, family.head_norm_flag) ? family.head_norm : HeadNorm::kNone;
+  config.scales_embeddings = family.is_gemma;
   if (family.is_gemma) {
     const double scalar = json_number(json, "query_pre_attn_scalar", 256);
     require(scalar > 0, Status::kInvalidArgument, "query_pre_attn_scalar is ", scalar, "; expected more than 0");
@@ -299,7 +209,7 @@ DecoderConfig read_decoder_config(const Json& json) {
   read_rotary(json, family, config);
   config.rotary.max_positions = json_integer(json, "max_position_embeddings", 0);
   config.dtype = weight_dtype(json);
-  read_decoder_experts(json, config);
+  read_decoder_experts(json, family, config);
   return config;
 }
 

@@ -16,9 +16,11 @@
 #include "nn/cache/layer_cache.hpp"
 #include "nn/layers/activation.hpp"
 #include "nn/layers/attention_heads.hpp"
+#include "nn/layers/dropout.hpp"
 #include "nn/layers/initial.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/layers/mixture_of_experts.hpp"
+#include "nn/layers/normalization.hpp"
 #include "nn/layers/split_heads.hpp"
 #include "tensor/tree.hpp"
 
@@ -28,7 +30,7 @@ namespace {
 class DecoderNorm final : public Module {
  public:
   DecoderNorm(int64_t size, const DecoderConfig& config)
-      : Module(config.prefix + "RMSNorm"), epsilon_(config.norm_eps), adds_one_(config.norm_adds_one) {
+      : Module(config.prefix + "RMSNorm"), epsilon_(config.norm_eps), adds_one_(config.norm == NormKind::kRmsAddsOne) {
     add_parameter("weight", constant_parameter(adds_one_ ? 0 : 1, {size}, config.dtype));
   }
 
@@ -60,23 +62,40 @@ class DecoderAttention final : public Module, public AttentionHeads, public Cach
   explicit DecoderAttention(const DecoderConfig& config)
       : Module(config.prefix + "Attention"),
         AttentionHeads(config.num_heads, config.num_key_heads, config.head_dim),
+        qkv_(config.qkv),
         head_norm_(config.head_norm),
         rule_(config.attention) {
     const int64_t hidden = config.hidden_size, width = config.num_heads * config.head_dim;
     const int64_t key_width = config.num_key_heads * config.head_dim;
-    if (config.fuses_products) {
-      add_child("o_proj", o_proj_ = decoder_linear(width, hidden, config.output_bias, config));
-      add_child("qkv_proj", qkv_proj_ = decoder_linear(hidden, width + 2 * key_width, config.qkv_bias, config));
-    } else {
-      add_child("q_proj", q_proj_ = decoder_linear(hidden, width, config.qkv_bias, config));
-      add_child("k_proj", k_proj_ = decoder_linear(hidden, key_width, config.qkv_bias, config));
-      add_child("v_proj", v_proj_ = decoder_linear(hidden, key_width, config.qkv_bias, config));
-      add_child("o_proj", o_proj_ = decoder_linear(width, hidden, config.output_bias, config));
+    const auto product = [&](const char* name, int64_t features) {
+      ModulePtr made = decoder_linear(hidden, features, config.biases.qkv, config);
+      add_child(name, made);
+      return made;
+    };
+    const auto add_output = [&] {
+      add_child(config.names.output, output_ = decoder_linear(width, hidden, config.biases.output, config));
+    };
+    switch (qkv_) {
+      case QkvShape::kSeparate:
+        q_proj_ = product("q_proj", width);
+        k_proj_ = product("k_proj", key_width);
+        v_proj_ = product("v_proj", key_width);
+        add_output();
+        break;
+      case QkvShape::kPacked:
+        add_output();
+        qkv_proj_ = product("qkv_proj", width + 2 * key_width);
+        break;
+      case QkvShape::kByHead:
+        set_fused_heads();
+        qkv_proj_ = product("query_key_value", 3 * width);
+        add_output();
+        break;
     }
     if (head_norm_ == HeadNorm::kNone) return;
     const bool is_whole = head_norm_ == HeadNorm::kAllHeads;
-    add_child("q_norm", q_norm_ = decoder_norm(is_whole ? width : config.head_dim, config));
-    add_child("k_norm", k_norm_ = decoder_norm(is_whole ? key_width : config.head_dim, config));
+    add_child(config.names.query_norm, q_norm_ = decoder_norm(is_whole ? width : config.head_dim, config));
+    add_child(config.names.key_norm, k_norm_ = decoder_norm(is_whole ? key_width : config.head_dim, config));
   }
   std::vector<std::string> input_names() const override {
     return {"hidden_states", "position_embeddings", "past_key_values", "attention_mask"};
@@ -102,25 +121,20 @@ class DecoderAttention final : public Module, public AttentionHeads, public Cach
       const auto branch = branch_of_rank(rule.dropout, query.device());
       attended = attend_behind(past, query, std::move(key), std::move(heads.value), rule);
     }
-    at::Tensor output = o_proj_->call(join_heads(attended.mixed));
+    at::Tensor output = output_->call(join_heads(attended.mixed));
     if (past == nullptr) return output;
     return tree::new_list({std::move(output), std::move(attended.cache)});
   }
 
  private:
   Projections project(const at::Tensor& hidden) {
-    Projections all;
-    if (qkv_proj_ != nullptr) {
-      const at::Tensor whole = qkv_proj_->call(hidden);
-      const int64_t width = heads() * head_size(), key_width = key_heads() * head_size();
-      require_all_heads(whole.size(-1), width + 2 * key_width, "qkv_proj");
-      all = {whole.narrow(-1, 0, width), whole.narrow(-1, width, key_width),
-             whole.narrow(-1, width + key_width, key_width)};
-    } else {
-      all = {q_proj_->call(hidden), k_proj_->call(hidden), v_proj_->call(hidden)};
-    }
+    Projections all = qkv_ == QkvShape::kSeparate
+                          ? Projections{q_proj_->call(hidden), k_proj_->call(hidden), v_proj_->call(hidden)}
+                          : parts_of(qkv_proj_->call(hidden));
     if (head_norm_ == HeadNorm::kAllHeads) {
-      require_all_heads(all.query.size(-1), heads() * head_size(), "q_norm");
+      require(all.query.size(-1) == heads() * head_size(), Status::kUnsupported, "a norm of all heads of a module of ",
+              "kind '", kind(), "' got ", all.query.size(-1), " features; expected ", heads() * head_size(),
+              ", because it needs all heads on one rank");
       all.query = q_norm_->call(all.query);
       all.key = k_norm_->call(all.key);
     }
@@ -132,35 +146,52 @@ class DecoderAttention final : public Module, public AttentionHeads, public Cach
     return all;
   }
 
-  void require_all_heads(int64_t features, int64_t expected, const char* name) const {
-    require(features == expected, Status::kUnsupported, name, " of a module of kind '", kind(), "' got ", features,
-            " features; expected ", expected, ", because it needs all heads on one rank");
+  // Queries, keys and values in one tensor, of all heads or of some that a rank has.
+  Projections parts_of(const at::Tensor& whole) const {
+    const int64_t count = whole.size(-1) / head_size();
+    if (qkv_ == QkvShape::kByHead) {
+      const std::vector<at::Tensor> parts = whole.unflatten(-1, {-1, 3, head_size()}).unbind(-2);
+      return {parts[0].flatten(-2), parts[1].flatten(-2), parts[2].flatten(-2)};
+    }
+    // A rank has key heads with all of their query heads, or one with some of them.
+    const int64_t group = heads() / key_heads();
+    const int64_t keys = count >= group + 2 ? count / (group + 2) : 1, queries = count - 2 * keys;
+    const auto part = [&](int64_t begin, int64_t number) {
+      return whole.narrow(-1, begin * head_size(), number * head_size());
+    };
+    return {part(0, queries), part(queries, keys), part(queries + keys, keys)};
   }
 
+  QkvShape qkv_;
   HeadNorm head_norm_;
   AttentionRule rule_;
-  ModulePtr q_proj_, k_proj_, v_proj_, qkv_proj_, o_proj_, q_norm_, k_norm_;
+  ModulePtr q_proj_, k_proj_, v_proj_, qkv_proj_, output_, q_norm_, k_norm_;
 };
 
 class DecoderMlp final : public Module {
  public:
-  explicit DecoderMlp(const DecoderConfig& config) : Module(config.prefix + "MLP") {
-    const int64_t hidden = config.hidden_size, inner = config.intermediate_size;
-    if (config.fuses_products) {
-      add_child("gate_up_proj", gate_up_proj_ = decoder_linear(hidden, 2 * inner, config.mlp_bias, config));
+  DecoderMlp(const DecoderConfig& config, int64_t inner) : Module(config.prefix + "MLP") {
+    const int64_t hidden = config.hidden_size;
+    const auto product = [&](const char* name, int64_t in_features, int64_t out_features) {
+      ModulePtr made = decoder_linear(in_features, out_features, config.biases.mlp, config);
+      add_child(name, made);
+      return made;
+    };
+    if (config.mlp == MlpShape::kPackedGated) {
+      gate_up_proj_ = product("gate_up_proj", hidden, 2 * inner);
     } else {
-      add_child("gate_proj", gate_proj_ = decoder_linear(hidden, inner, config.mlp_bias, config));
-      add_child("up_proj", up_proj_ = decoder_linear(hidden, inner, config.mlp_bias, config));
+      if (config.mlp == MlpShape::kGated) gate_proj_ = product("gate_proj", hidden, inner);
+      up_proj_ = product(config.names.up, hidden, inner);
     }
-    add_child("down_proj", down_proj_ = decoder_linear(inner, hidden, config.mlp_bias, config));
-    add_child("act_fn", act_fn_ = std::make_shared<Activation>(config.activation));
+    down_proj_ = product(config.names.down, inner, hidden);
+    add_child(config.names.activation, act_fn_ = std::make_shared<Activation>(config.activation));
   }
 
  protected:
   c10::IValue forward(const Inputs& inputs) override {
     const at::Tensor& input = only_tensor(inputs);
-    if (gate_up_proj_ == nullptr)
-      return down_proj_->call(act_fn_->call(gate_proj_->call(input)) * up_proj_->call(input));
+    if (gate_proj_ != nullptr) return down_proj_->call(act_fn_->call(gate_proj_->call(input)) * up_proj_->call(input));
+    if (up_proj_ != nullptr) return down_proj_->call(act_fn_->call(up_proj_->call(input)));
     const std::vector<at::Tensor> halves = gate_up_proj_->call(input).chunk(2, -1);
     return down_proj_->call(halves[1] * act_fn_->call(halves[0]));
   }
@@ -169,25 +200,40 @@ class DecoderMlp final : public Module {
   ModulePtr gate_proj_, up_proj_, gate_up_proj_, down_proj_, act_fn_;
 };
 
-ModulePtr feed_forward(const DecoderConfig& config) {
-  if (config.num_experts == 0) return std::make_shared<DecoderMlp>(config);
-  MixtureSettings settings{config.hidden_size, config.intermediate_size, config.num_experts,
-                           config.num_experts_per_token};
+ModulePtr feed_forward(const DecoderConfig& config, int64_t layer) {
+  const DecoderExperts& experts = config.experts;
+  if (!experts.layers[static_cast<size_t>(layer)])
+    return std::make_shared<DecoderMlp>(config, config.intermediate_size);
+  MixtureSettings settings{config.hidden_size, experts.intermediate_size, experts.number, experts.per_token};
   settings.deviation = config.initializer_range;
   settings.dtype = config.dtype;
-  return std::make_shared<MixtureOfExperts>(settings);
+  settings.normalizes_weights = experts.normalizes_weights;
+  settings.gives_scores = experts.gives_router_loss;
+  settings.files = experts.files;
+  auto mixture = std::make_shared<MixtureOfExperts>(settings);
+  if (experts.shared_size > 0)
+    mixture->add_shared_expert(std::make_shared<DecoderMlp>(config, experts.shared_size),
+                               decoder_linear(config.hidden_size, 1, /*bias=*/false, config));
+  return mixture;
 }
 
 class DecoderLayer final : public Module {
  public:
-  explicit DecoderLayer(const DecoderConfig& config) : Module(config.prefix + "DecoderLayer") {
+  DecoderLayer(const DecoderConfig& config, int64_t layer)
+      : Module(config.prefix + config.names.layer_kind), has_parallel_branches_(config.has_parallel_branches) {
     const auto norm = [&](const char* name) {
       ModulePtr made = decoder_norm(config.hidden_size, config);
       add_child(name, made);
       return made;
     };
-    add_child("self_attn", self_attn_ = std::make_shared<DecoderAttention>(config));
-    add_child("mlp", mlp_ = feed_forward(config));
+    const auto dropout = [&](const char* name, double probability) -> ModulePtr {
+      if (probability == 0) return nullptr;
+      auto made = std::make_shared<Dropout>(probability);
+      add_child(name, made);
+      return made;
+    };
+    add_child(config.names.attention, attention_ = std::make_shared<DecoderAttention>(config));
+    add_child("mlp", mlp_ = feed_forward(config, layer));
     switch (config.norm_placement) {
       case NormPlacement::kBefore:
         before_attention_ = norm("input_layernorm");
@@ -203,37 +249,54 @@ class DecoderLayer final : public Module {
         before_mlp_ = norm("pre_feedforward_layernorm");
         behind_mlp_ = norm("post_feedforward_layernorm");
         break;
+      case NormPlacement::kOnce:
+        before_attention_ = norm("input_layernorm");
+        break;
     }
+    attention_dropout_ = dropout("post_attention_dropout", config.dropouts.attention);
+    mlp_dropout_ = dropout("post_mlp_dropout", config.dropouts.mlp);
   }
-  std::vector<std::string> input_names() const override { return self_attn_->input_names(); }
+  std::vector<std::string> input_names() const override { return attention_->input_names(); }
 
  protected:
   c10::IValue forward(const Inputs& inputs) override {
     const at::Tensor& hidden = tensor_input(inputs, 0, kind());
     Inputs attended = inputs;
-    attended[0] = normalized(before_attention_, hidden);
-    const c10::IValue attention = self_attn_->call(attended);
-    if (attention.isTensor()) return with_mlp(hidden + normalized(behind_attention_, attention.toTensor()));
-    const auto outputs = tree::sequence_items(attention);
-    return tree::new_list({with_mlp(hidden + normalized(behind_attention_, outputs[0].toTensor())), outputs[1]});
+    attended[0] = passed(before_attention_, hidden);
+    const c10::IValue attention = attention_->call(attended);
+    const c10::IValue cached = attention.isTensor() ? c10::IValue() : tree::sequence_items(attention)[1];
+    at::Tensor branch = attention.isTensor() ? attention.toTensor() : tree::sequence_items(attention)[0].toTensor();
+    branch = passed(attention_dropout_, passed(behind_attention_, branch));
+    const at::Tensor mixed = hidden + branch;
+    const at::Tensor read = !has_parallel_branches_  ? passed(before_mlp_, mixed)
+                            : before_mlp_ == nullptr ? attended[0].toTensor()
+                                                     : before_mlp_->call(hidden);
+    const c10::IValue mlp = mlp_->call(Inputs{read});
+    const at::Tensor& network = mlp.isTensor() ? mlp.toTensor() : tree::sequence_items(mlp)[0].toTensor();
+    at::Tensor output = mixed + passed(mlp_dropout_, passed(behind_mlp_, network));
+    if (!mlp.isTensor()) return tree::new_list({std::move(output), cached, tree::sequence_items(mlp)[1]});
+    if (cached.isNone()) return output;
+    return tree::new_list({std::move(output), cached});
   }
 
  private:
-  static at::Tensor normalized(const ModulePtr& norm, const at::Tensor& tensor) {
-    return norm == nullptr ? tensor : norm->call(tensor);
-  }
-  at::Tensor with_mlp(const at::Tensor& hidden) {
-    return hidden + normalized(behind_mlp_, mlp_->call(normalized(before_mlp_, hidden)));
+  static at::Tensor passed(const ModulePtr& module, const at::Tensor& tensor) {
+    return module == nullptr ? tensor : module->call(tensor);
   }
 
-  ModulePtr self_attn_, mlp_;
+  bool has_parallel_branches_;
+  ModulePtr attention_, mlp_;
   ModulePtr before_attention_, behind_attention_, before_mlp_, behind_mlp_;  // null where there is none
+  ModulePtr attention_dropout_, mlp_dropout_;                                // null where there is none
 };
 
 }  // namespace
 
 ModulePtr decoder_norm(int64_t size, const DecoderConfig& config) {
-  return std::make_shared<DecoderNorm>(size, config);
+  if (config.norm != NormKind::kLayer) return std::make_shared<DecoderNorm>(size, config);
+  auto norm = std::make_shared<LayerNorm>(size, config.norm_eps);
+  if (config.dtype != at::kFloat) norm->to(config.dtype, std::nullopt);
+  return norm;
 }
 
 ModulePtr decoder_linear(int64_t in_features, int64_t out_features, bool bias, const DecoderConfig& config) {
@@ -242,6 +305,8 @@ ModulePtr decoder_linear(int64_t in_features, int64_t out_features, bool bias, c
                                   bias ? constant_parameter(0, {out_features}, config.dtype) : at::Tensor());
 }
 
-ModulePtr decoder_layer(const DecoderConfig& config) { return std::make_shared<DecoderLayer>(config); }
+ModulePtr decoder_layer(const DecoderConfig& config, int64_t layer) {
+  return std::make_shared<DecoderLayer>(config, layer);
+}
 
 }  // namespace accel::nn

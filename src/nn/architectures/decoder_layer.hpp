@@ -14,7 +14,7 @@ ModulePtr decoder_linear(int64_t in_features, int64_t out_features, bool bias, c
 
 // Inputs: hidden states [batch, length, hidden_size]; (cosines, sines); keys and values of earlier tokens, or nothing;
 // a mask as AttentionRule has it, or nothing. Gives the hidden states; with earlier tokens [hidden states, [key,
-// value]].
-ModulePtr decoder_layer(const DecoderConfig& config);
+// value]]; with experts that give their scores [hidden states, the latter or nothing, scores].
+ModulePtr decoder_layer(const DecoderConfig& config, int64_t layer);
 
 }  // namespace accel::nn

@@ -120,20 +120,24 @@ c10::IValue DecoderStream::value() const {
   const auto or_none = [](const at::Tensor& tensor) { return tensor.defined() ? c10::IValue(tensor) : c10::IValue(); };
   if (past)
     items.insert(items.end(), {*past, tree::new_list(cache)});
-  else if (has_padding)
+  else if (has_padding || !router_scores.empty())
     items.resize(5);
-  if (has_padding) items.insert(items.end(), {or_none(tokens_mask), or_none(positions)});
+  if (has_padding || !router_scores.empty()) items.insert(items.end(), {or_none(tokens_mask), or_none(positions)});
+  if (!router_scores.empty())
+    items.push_back(tree::new_list(std::vector<c10::IValue>(router_scores.begin(), router_scores.end())));
   return tree::new_list(std::move(items));
 }
 
 DecoderStream DecoderStream::of(const c10::IValue& value) {
   const auto items = tree::is_sequence(value) ? tree::sequence_items(value) : c10::ArrayRef<c10::IValue>();
-  const bool has_padding = items.size() == 7;
+  const bool has_padding = items.size() == 7 || items.size() == 8;
   require((items.size() == 3 || items.size() == 5 || has_padding) && items[0].isTensor() && items[1].isInt() &&
               items[2].isInt(),
           Status::kTypeMismatch, "a part of the model was called with a ", tree::kind_name(value),
           "; expected the output of the part before it");
-  DecoderStream stream{items[0].toTensor(), items[1].toInt(), items[2].toInt(), std::nullopt, {}, {}, {}};
+  DecoderStream stream{items[0].toTensor(), items[1].toInt(), items[2].toInt(), std::nullopt, {}, {}, {}, {}};
+  if (items.size() == 8)
+    for (const c10::IValue& scores : tree::sequence_items(items[7])) stream.router_scores.push_back(scores.toTensor());
   if (has_padding && items[5].isTensor()) stream.tokens_mask = items[5].toTensor();
   if (has_padding && items[6].isTensor()) stream.positions = items[6].toTensor();
   if (items.size() == 3 || items[3].isNone()) return stream;
@@ -144,10 +148,10 @@ DecoderStream DecoderStream::of(const c10::IValue& value) {
 
 DecoderStream DecoderStream::behind(const c10::IValue* past, const at::Tensor& tokens) {
   const int64_t length = tokens.size(1);
-  if (past == nullptr) return {{}, 0, length, std::nullopt, {}, {}, {}};
+  if (past == nullptr) return {{}, 0, length, std::nullopt, {}, {}, {}, {}};
   if (const LayerCache* const cache = LayerCache::first_of(*past))
-    return {{}, 0, length, *past, {}, {}, cache->positions().to(tokens.device())};
-  return {{}, length_of(*past), length, *past, {}, {}, {}};
+    return {{}, 0, length, *past, {}, {}, cache->positions().to(tokens.device()), {}};
+  return {{}, length_of(*past), length, *past, {}, {}, {}, {}};
 }
 
 void DecoderStream::take_padding(const c10::IValue& mask, const c10::IValue& given_positions, int64_t batch) {
@@ -193,24 +197,32 @@ int64_t DecoderStream::length_of(const c10::IValue& past) {
 void DecoderStream::run_layer(Module& layer, const Inputs& others, const c10::IValue& last) {
   Inputs inputs{hidden};
   inputs.insert(inputs.end(), others.begin(), others.end());
-  if (!past) {
-    if (!last.isNone()) inputs.insert(inputs.end(), {c10::IValue(), last});
-    hidden = layer.call(inputs).toTensor();
+  if (past) {
+    const auto earlier = tree::sequence_items(*past);
+    require(earlier.empty() || cache.size() < earlier.size(), Status::kInvalidArgument, "past_key_values has ",
+            earlier.size(), " layers; expected as many as an earlier call returned");
+    inputs.push_back(earlier.empty() ? c10::IValue(tree::new_list()) : earlier[cache.size()]);
+    if (!last.isNone()) inputs.push_back(last);
+  } else if (!last.isNone()) {
+    inputs.insert(inputs.end(), {c10::IValue(), last});
+  }
+  const c10::IValue output = layer.call(inputs);
+  if (output.isTensor()) {
+    hidden = output.toTensor();
     return;
   }
-  const auto earlier = tree::sequence_items(*past);
-  require(earlier.empty() || cache.size() < earlier.size(), Status::kInvalidArgument, "past_key_values has ",
-          earlier.size(), " layers; expected as many as an earlier call returned");
-  inputs.push_back(earlier.empty() ? c10::IValue(tree::new_list()) : earlier[cache.size()]);
-  if (!last.isNone()) inputs.push_back(last);
-  const c10::IValue output = layer.call(inputs);
-  hidden = tree::sequence_items(output)[0].toTensor();
-  cache.push_back(tree::sequence_items(output)[1]);
+  const auto items = tree::sequence_items(output);
+  hidden = items[0].toTensor();
+  if (past) cache.push_back(items[1]);
+  if (items.size() > 2) router_scores.push_back(items[2].toTensor());
 }
 
-c10::IValue DecoderStream::output(at::Tensor tensor) {
-  if (!past) return tensor;
-  return tree::new_list({std::move(tensor), tree::new_list(std::move(cache))});
+c10::IValue DecoderStream::output(at::Tensor tensor, const at::Tensor& router_loss) {
+  if (!past && !router_loss.defined()) return tensor;
+  std::vector<c10::IValue> items{std::move(tensor)};
+  if (past) items.emplace_back(tree::new_list(std::move(cache)));
+  if (router_loss.defined()) items.emplace_back(router_loss);
+  return tree::new_list(std::move(items));
 }
 
 }  // namespace accel::nn

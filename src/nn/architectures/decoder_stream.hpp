@@ -52,8 +52,10 @@ struct DecoderStream {
   std::vector<c10::IValue> cache;   // the same with these tokens, of the layers so far
   at::Tensor tokens_mask;           // [batch, begin + length], true: a token, false: padding; undefined: all are tokens
   at::Tensor positions;             // [batch, length] of the tokens; undefined: from `begin` on
+  std::vector<at::Tensor> router_scores;  // [tokens, experts], of layers whose experts give them
 
-  // [hidden, begin, length], past and cache behind them, and behind these the mask and the positions.
+  // [hidden, begin, length], past and cache behind them, behind these the mask and the positions, and then the list of
+  // scores.
   c10::IValue value() const;
   static DecoderStream of(const c10::IValue& value);
   // The tokens [batch, length] of a call are behind `past`: nothing, or keys and values.
@@ -68,10 +70,12 @@ struct DecoderStream {
   at::Tensor mask(int64_t window) const;
 
   // The layer takes the hidden state, the other inputs, in calls with a cache its keys and values, and then `last` if
-  // it is not None; in calls with a cache it gives [hidden, [key, value]].
+  // it is not None; in calls with a cache it gives [hidden, [key, value]]. Behind these may be scores of experts, with
+  // None in the place of what is not there.
   void run_layer(Module& layer, const Inputs& others, const c10::IValue& last = {});
-  // The model gives the tensor, and in calls with a cache [tensor, cache].
-  c10::IValue output(at::Tensor tensor);
+  // The model gives the tensor, and in calls with a cache [tensor, cache]. A router loss, if it is defined, is the last
+  // of a list.
+  c10::IValue output(at::Tensor tensor, const at::Tensor& router_loss = {});
 };
 
 }  // namespace accel::nn

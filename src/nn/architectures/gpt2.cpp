@@ -104,17 +104,20 @@ class Gpt2Attention final : public Module, public AttentionHeads, public CachedA
     add_child("c_proj", c_proj_ = projection(config.n_embd, config.n_embd, residual_deviation(config)));
     add_child("resid_dropout", resid_dropout_ = std::make_shared<Dropout>(config.resid_pdrop));
   }
-  std::vector<std::string> input_names() const override { return {"hidden_states", "past_key_values"}; }
+  std::vector<std::string> input_names() const override {
+    return {"hidden_states", "past_key_values", "attention_mask"};
+  }
 
  protected:
   c10::IValue forward(const Inputs& inputs) override {
     Heads heads = split_heads(c_attn_->call(tensor_input(inputs, 0, kind())), head_size());
     const c10::IValue* const past = past_input(inputs, 1, kind());
-    const double dropout = is_training() ? dropout_ : 0.0;
+    AttentionRule rule{is_training() ? dropout_ : 0.0, scale_};
+    if (inputs.size() > 2 && !inputs[2].isNone()) rule.mask = tensor_input(inputs, 2, kind());
     CachedHeads attended;
     {
-      const auto branch = branch_of_rank(dropout, heads.query.device());
-      attended = attend_behind(past, heads.query, std::move(heads.key), std::move(heads.value), {dropout, scale_});
+      const auto branch = branch_of_rank(rule.dropout, heads.query.device());
+      attended = attend_behind(past, heads.query, std::move(heads.key), std::move(heads.value), rule);
     }
     at::Tensor output = resid_dropout_->call(c_proj_->call(join_heads(attended.mixed)));
     if (past == nullptr) return output;
@@ -174,7 +177,9 @@ class Gpt2Block final : public Module {
 
 class Gpt2Model final : public Module, public PositionLimit {
  public:
-  std::vector<std::string> input_names() const override { return {"input_ids", "past_key_values"}; }
+  std::vector<std::string> input_names() const override {
+    return {"input_ids", "past_key_values", "attention_mask", "position_ids"};
+  }
   int64_t max_positions() const override { return n_positions_; }
   explicit Gpt2Model(const Gpt2Config& config) : Module("GPT2Model"), n_positions_(config.n_positions) {
     add_child("wte", wte_ = embedding(config.vocab_size, config));
@@ -198,7 +203,7 @@ class Gpt2Model final : public Module, public PositionLimit {
       chain.push_back({name, {name}, [block](const c10::IValue& input) {
                          if (input.isTensor()) return block->call(Inputs{input});
                          DecoderStream stream = DecoderStream::of(input);
-                         stream.run_layer(*block, {});
+                         stream.run_layer(*block, {}, mask_of(stream));
                          return stream.value();
                        }});
     }
@@ -214,16 +219,22 @@ class Gpt2Model final : public Module, public PositionLimit {
   c10::IValue forward(const Inputs& inputs) override {
     require_layers(past_input(inputs, 1, kind()), blocks_.size());
     DecoderStream stream = embed(inputs);
-    for (const ModulePtr& block : blocks_) stream.run_layer(*block, {});
+    const c10::IValue mask = mask_of(stream);
+    for (const ModulePtr& block : blocks_) stream.run_layer(*block, {}, mask);
     return stream.output(ln_f_->call(stream.hidden));
   }
 
  private:
-  static c10::IValue passed(const DecoderStream& stream) { return stream.past ? stream.value() : stream.hidden; }
+  static c10::IValue passed(const DecoderStream& stream) {
+    return stream.past || stream.tokens_mask.defined() ? stream.value() : stream.hidden;
+  }
+
+  static c10::IValue mask_of(const DecoderStream& stream) {
+    const at::Tensor mask = stream.mask(/*window=*/0);
+    return mask.defined() ? c10::IValue(mask) : c10::IValue();
+  }
 
   DecoderStream embed(const Inputs& inputs) {
-    require(inputs.size() <= 2, Status::kInvalidArgument, "GPT-2 was called with ", inputs.size(),
-            " inputs; expected token ids, and past_key_values in a call with a cache");
     const at::Tensor& tokens = tensor_input(inputs, 0, kind());
     require(tokens.dim() == 2, Status::kShapeMismatch, "GPT-2 was called with the shape ", tokens.sizes(),
             "; expected token ids [batch, length]");
@@ -233,8 +244,11 @@ class Gpt2Model final : public Module, public PositionLimit {
                                          : stream.begin + whole_sequence_length(tokens.size(1));
     require(length <= n_positions_, Status::kShapeMismatch, "GPT-2 was called with ", length,
             " positions; expected at most n_positions = ", n_positions_);
-    const at::Tensor positions =
-        has_positions ? stream.positions : sequence_positions(stream.begin, tokens.size(1), tokens.device());
+    const auto given = [&](size_t place) { return place < inputs.size() ? inputs[place] : c10::IValue(); };
+    stream.take_padding(given(2), given(3), tokens.size(0));
+    const at::Tensor positions = stream.positions.defined()
+                                     ? stream.positions
+                                     : sequence_positions(stream.begin, tokens.size(1), tokens.device());
     stream.hidden = drop_->call(wte_->call(tokens) + wpe_->call(positions));
     return stream;
   }

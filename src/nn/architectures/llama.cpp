@@ -20,10 +20,14 @@
 #include "nn/architectures/decoder_config.hpp"
 #include "nn/architectures/decoder_layer.hpp"
 #include "nn/architectures/decoder_stream.hpp"
+#include "nn/architectures/hub_names.hpp"
 #include "nn/architectures/model_config.hpp"
 #include "nn/architectures/rotary_embedding.hpp"
+#include "nn/architectures/router_loss.hpp"
 #include "nn/cache/layer_cache.hpp"
+#include "nn/layers/dropout.hpp"
 #include "nn/layers/embedding.hpp"
+#include "nn/layers/initial.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/module_walks.hpp"
 #include "nn/split/split_sequence.hpp"
@@ -64,24 +68,28 @@ class DecoderModel final : public Module, public PositionLimit {
         windows_(config.windows),
         hidden_size_(config.hidden_size),
         max_positions_(config.rotary.max_positions),
-        scales_embeddings_(config.scales_embeddings) {
+        scales_embeddings_(config.scales_embeddings),
+        experts_(config.experts),
+        names_(config.names) {
     const auto table = std::make_shared<Embedding>(
         normal_weight(config.vocab_size, config.hidden_size, config.initializer_range, config.dtype));
     table->set_padding_row(config.padding_row);
-    add_child("embed_tokens", embed_tokens_ = table);
+    add_child(names_.embedding, embed_tokens_ = table);
+    if (config.dropouts.embedding > 0)
+      add_child("embed_dropout", dropout_ = std::make_shared<Dropout>(config.dropouts.embedding));
     const ModulePtr layers = std::make_shared<Module>("ModuleList");
     for (int64_t layer = 0; layer < config.num_layers; layer++) {
       DecoderConfig own = config;
       own.attention.window = windows_[static_cast<size_t>(layer)];
-      layers->add_child(std::to_string(layer), layers_.emplace_back(decoder_layer(own)));
+      layers->add_child(std::to_string(layer), layers_.emplace_back(decoder_layer(own, layer)));
     }
     add_child("layers", layers);
-    add_child("norm", norm_ = decoder_norm(config.hidden_size, config));
+    add_child(names_.final_norm, norm_ = decoder_norm(config.hidden_size, config));
     const std::string rotary_kind = config.prefix + "RotaryEmbedding";
     add_child("rotary_emb", rotary_emb_ = std::make_shared<RotaryEmbedding>(rotary_kind, config.rotary));
-    if (config.has_local_rotary)
+    if (config.local_rotary)
       add_child("rotary_emb_local",
-                local_rotary_ = std::make_shared<RotaryEmbedding>(rotary_kind, config.local_rotary));
+                local_rotary_ = std::make_shared<RotaryEmbedding>(rotary_kind, *config.local_rotary));
   }
   std::vector<std::string> input_names() const override {
     return {"input_ids", "past_key_values", "attention_mask", "position_ids"};
@@ -90,9 +98,10 @@ class DecoderModel final : public Module, public PositionLimit {
 
   // With a cache, a stage takes and gives the keys and values of its own layers, in the place of those of all.
   ModuleChain chain() override {
-    ModuleChain chain{{"embed", {"embed_tokens"}, [this](const c10::IValue& input) {
-                         return embed(tree::sequence_items(input).vec()).value();
-                       }}};
+    std::vector<std::string> first{names_.embedding};
+    if (dropout_ != nullptr) first.push_back("embed_dropout");
+    ModuleChain chain{{"embed", first,
+                       [this](const c10::IValue& input) { return embed(tree::sequence_items(input).vec()).value(); }}};
     const auto kept = std::make_shared<KeptRotation>(), kept_local = std::make_shared<KeptRotation>();
     for (size_t layer = 0; layer < layers_.size(); layer++) {
       const std::string name = text("layers.", layer);
@@ -107,8 +116,9 @@ class DecoderModel final : public Module, public PositionLimit {
              return stream.value();
            }});
     }
-    chain.push_back(
-        {"head", {"norm"}, [this](const c10::IValue& input) { return output_of(DecoderStream::of(input)); }});
+    chain.push_back({"head", {names_.final_norm}, [this](const c10::IValue& input) {
+                       return output_of(DecoderStream::of(input));
+                     }});
     return chain;
   }
 
@@ -140,6 +150,7 @@ class DecoderModel final : public Module, public PositionLimit {
     if (scales_embeddings_)
       stream.hidden =
           stream.hidden * at::full({}, std::sqrt(static_cast<double>(hidden_size_)), stream.hidden.options());
+    if (dropout_ != nullptr) stream.hidden = dropout_->call(stream.hidden);
     return stream;
   }
 
@@ -159,29 +170,53 @@ class DecoderModel final : public Module, public PositionLimit {
     return mask.defined() ? c10::IValue(mask) : c10::IValue();
   }
 
-  c10::IValue output_of(DecoderStream stream) { return stream.output(norm_->call(stream.hidden)); }
+  c10::IValue output_of(DecoderStream stream) {
+    at::Tensor loss;
+    if (!stream.router_scores.empty()) {
+      const int64_t tokens = stream.hidden.size(0) * stream.length;
+      require(stream.router_scores[0].size(0) == tokens, Status::kUnsupported,
+              "output_router_logits is true, and ranks share the sequences; expected false, or neither "
+              "context_parallel_size nor sequence_parallel");
+      loss = router_loss(stream.router_scores, experts_.per_token, stream.tokens_mask) * experts_.router_loss_factor;
+    }
+    return stream.output(norm_->call(stream.hidden), loss);
+  }
 
   std::vector<int64_t> windows_;
   int64_t hidden_size_, max_positions_;
   bool scales_embeddings_;
+  DecoderExperts experts_;
+  DecoderNames names_;
+  ModulePtr dropout_;  // null: there is none
   ModulePtr embed_tokens_, norm_, rotary_emb_, local_rotary_;
   std::vector<ModulePtr> layers_;
 };
 
-class DecoderForCausalLm final : public Module {
+class DecoderForCausalLm final : public Module, public RenamedChildren {
  public:
   explicit DecoderForCausalLm(const DecoderConfig& config)
-      : Module(config.prefix + "ForCausalLM"), logit_cap_(config.logit_cap) {
-    add_child("model", model_ = std::make_shared<DecoderModel>(config));
-    at::Tensor weight = config.ties_embeddings ? nn::find_tensor(*model_, "embed_tokens.weight")
+      : Module(config.prefix + "ForCausalLM"),
+        base_(config.names.base),
+        hub_head_(config.names.hub_head),
+        logit_cap_(config.logit_cap) {
+    add_child(base_, model_ = std::make_shared<DecoderModel>(config));
+    at::Tensor weight = config.ties_embeddings ? nn::find_tensor(*model_, text(config.names.embedding, ".weight"))
                                                : normal_weight(config.vocab_size, config.hidden_size,
                                                                config.initializer_range, config.dtype);
-    add_child("lm_head", lm_head_ = std::make_shared<Linear>(std::move(weight), at::Tensor()));
+    add_child("lm_head",
+              lm_head_ = std::make_shared<Linear>(
+                  std::move(weight),
+                  config.biases.head ? constant_parameter(0, {config.vocab_size}, config.dtype) : at::Tensor()));
   }
   std::vector<std::string> input_names() const override { return model_->input_names(); }
 
+  std::vector<std::pair<std::string, std::string>> hub_children() const override {
+    if (hub_head_ == "lm_head") return {};
+    return {{"lm_head", hub_head_}};
+  }
+
   ModuleChain chain() override {
-    return chain_with_head(model_->chain(), "model", "lm_head",
+    return chain_with_head(model_->chain(), base_, "lm_head",
                            [this](const c10::IValue& output) { return scores_of(output); });
   }
 
@@ -191,14 +226,19 @@ class DecoderForCausalLm final : public Module {
  private:
   c10::IValue scores_of(const c10::IValue& output) {
     if (output.isTensor()) return capped(lm_head_->call(output.toTensor()));
-    const auto parts = tree::sequence_items(output);
-    return tree::new_list({capped(lm_head_->call(wanted_states(parts[0].toTensor(), parts[1]))), parts[1]});
+    std::vector<c10::IValue> parts = tree::sequence_items(output).vec();
+    at::Tensor states = parts[0].toTensor();
+    // A router loss may stand there without a cache.
+    if (tree::is_sequence(parts[1])) states = wanted_states(states, parts[1]);
+    parts[0] = capped(lm_head_->call(states));
+    return tree::new_list(std::move(parts));
   }
 
   at::Tensor capped(const at::Tensor& scores) const {
     return logit_cap_ == 0 ? scores : (scores / logit_cap_).tanh() * logit_cap_;
   }
 
+  std::string base_, hub_head_;
   double logit_cap_;
   ModulePtr model_, lm_head_;
 };

@@ -7,8 +7,8 @@
 
 namespace accel::nn {
 
-// With num_local_experts the network of each layer is a mixture of experts, of which num_experts_per_tok compute a
-// token, as in Mixtral. Names, shapes, kinds and initial distributions are those of transformers. Inputs: token ids
+// With experts, as Mixtral has them, and output_router_logits the output is a list, whose last is the loss of the
+// routers. Names, shapes, kinds and initial distributions are those of transformers. Inputs: token ids
 // [batch, length], and the keys and values of earlier tokens for generation. Without those the output is the logits
 // [batch, length, vocabulary]. With a list of a [key, value] for each layer, each [batch, key heads, earlier length,
 // head size], or an empty list at the beginning, it is [logits, such a list with the new tokens too]. Then come

@@ -30,13 +30,20 @@ bool is_empty(const Json& value) {
   return members != nullptr && members->empty();
 }
 
+bool names_model_class(const Json& config, const char* name) {
+  const Json* const architectures = json_member(config, "architectures");
+  const Json::Items* const names = architectures == nullptr ? nullptr : architectures->items();
+  if (names == nullptr) return false;
+  for (const Json& given : *names)
+    if (given.text() != nullptr && *given.text() == name) return true;
+  return false;
+}
+
 void require_model_class(const Json& config, const char* name) {
   const Json* const architectures = json_member(config, "architectures");
   if (architectures == nullptr || is_empty(*architectures)) return;
-  bool found = false;
-  if (const Json::Items* const names = architectures->items())
-    for (const Json& given : *names) found = found || (given.text() != nullptr && *given.text() == name);
-  require(found, Status::kUnsupported, "architectures is ", print_json(*architectures), "; expected ", name);
+  require(names_model_class(config, name), Status::kUnsupported, "architectures is ", print_json(*architectures),
+          "; expected ", name);
 }
 
 void refuse_quantization(const Json& config) {

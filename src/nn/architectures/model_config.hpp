@@ -20,6 +20,8 @@ bool is_empty(const Json& value);
 
 // UNSUPPORTED if the configuration is for another class of the architecture's models, such as one with another head.
 void require_model_class(const Json& config, const char* name);
+// Whether the configuration is for this class, by name.
+bool names_model_class(const Json& config, const char* name);
 void refuse_quantization(const Json& config);
 
 // The deviation of new weights.

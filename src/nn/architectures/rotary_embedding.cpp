@@ -158,14 +158,15 @@ bool depends_on_length(RotaryScaling scaling) {
 
 }  // namespace
 
-RotarySettings read_rotary_settings(const Json& config, int64_t head_dim, double theta, const Json* parameters) {
-  RotarySettings settings{head_dim, head_dim, positive_member(config, "rope_theta", theta)};
+RotarySettings read_rotary_settings(const Json& config, int64_t head_dim, const RotaryDefaults& defaults,
+                                    const Json* parameters) {
+  RotarySettings settings{head_dim, head_dim, positive_member(config, defaults.theta_key, defaults.theta)};
   const Json* scaling = parameters != nullptr ? parameters : json_member(config, "rope_parameters");
   if (scaling == nullptr) scaling = json_member(config, "rope_scaling");
   const bool has_scaling = scaling != nullptr;
   require(!has_scaling || scaling->members() != nullptr, Status::kTypeMismatch, "rope_parameters or rope_scaling is ",
           has_scaling ? print_json(*scaling) : "", "; expected an object");
-  double share = json_number(config, "partial_rotary_factor", 1);
+  double share = json_number(config, defaults.share_key, defaults.share);
   if (has_scaling) {
     settings.theta = positive_member(*scaling, "rope_theta", settings.theta);
     share = json_number(*scaling, "partial_rotary_factor", share);

@@ -38,9 +38,14 @@ struct RotarySettings {
   int64_t max_positions = 0;                            // of the model; 0: any number
 };
 
+struct RotaryDefaults {
+  double theta = 10000, share = 1;  // share: of a head's features that are turned
+  const char *theta_key = "rope_theta", *share_key = "partial_rotary_factor";  // in older configurations
+};
+
 // From rope_parameters, or from rope_theta and rope_scaling as older configurations have them. `parameters` may be a
 // part of rope_parameters, such as that of a kind of layers; null: all of it.
-RotarySettings read_rotary_settings(const Json& config, int64_t head_dim, double theta,
+RotarySettings read_rotary_settings(const Json& config, int64_t head_dim, const RotaryDefaults& defaults,
                                     const Json* parameters = nullptr);
 
 // Gives the tuple (cosines, sines) [length, rotated_dim] for positions [length], or [batch, 1, length, rotated_dim] for

@@ -80,6 +80,7 @@ class ContinuousBatch::Running {
 
   int64_t add(std::vector<int64_t> prompt, const GenerationSettings& settings) {
     check_generation(settings);
+    check_unsuppressed(settings);
     require(settings.speculation.draft == nullptr, Status::kUnsupported,
             "draft_model is given for a sequence of a batch; expected lookup_tokens, or accel_module_generate()");
     require(!prompt.empty(), Status::kShapeMismatch, "input_ids has no token; expected one or more");

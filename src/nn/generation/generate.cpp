@@ -13,12 +13,14 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "base/error.hpp"
+#include "nn/generation/decoded_sequences.hpp"
 #include "nn/generation/paged_decoder.hpp"
 #include "nn/generation/prompt_cache.hpp"
 #include "nn/generation/speculation.hpp"
@@ -34,17 +36,22 @@ bool takes(const Module& module, const char* input) {
   return std::find(names.begin(), names.end(), input) != names.end();
 }
 
+void check_settings(const Module& module, const GenerationSettings& settings) {
+  require(!module.is_training(), Status::kInvalidState,
+          "the model is in training, where dropout changes what it gives; expected accel_module_train(module, 0)");
+  check_generation(settings);
+}
+
 void check_inputs(const Module& module, const at::Tensor& tokens, const at::Tensor& mask,
                   const GenerationSettings& settings) {
   require(takes(module, "past_key_values"), Status::kUnsupported, "a module of kind '", module.kind(),
           "' takes no past_key_values; expected a decoder, as accel_module_from_config() makes them");
-  require(!module.is_training(), Status::kInvalidState,
-          "the model is in training, where dropout changes what it gives; expected accel_module_train(module, 0)");
+  require(settings.decoder_tokens.empty(), Status::kInvalidArgument, "decoder_tokens are given, and a module of kind '",
+          module.kind(), "' has no encoder; expected none");
   require(tokens.dim() == 2 && tokens.size(0) > 0 && tokens.size(1) > 0, Status::kShapeMismatch,
           "input_ids has the shape ", tokens.sizes(), "; expected [batch, length] with a token at least");
   require(tokens.scalar_type() == at::kLong, Status::kTypeMismatch, "input_ids is ",
           tensor::dtype_name(tokens.scalar_type()), "; expected int64");
-  check_generation(settings);
   if (!mask.defined()) return;
   require(takes(module, "attention_mask"), Status::kUnsupported, "a module of kind '", module.kind(),
           "' takes no attention_mask; expected sequences of one length, and no mask");
@@ -150,6 +157,36 @@ class PagedScores final : public NextScores {
   std::vector<std::unique_ptr<CachedSequence>> sequences_;
 };
 
+// Tokens of suppress_tokens are never chosen, and those of begin_suppress_tokens not first.
+at::Tensor without_suppressed(const at::Tensor& scores, const GenerationSettings& settings, bool is_first) {
+  std::vector<int64_t> suppressed = settings.suppress_tokens;
+  if (is_first)
+    suppressed.insert(suppressed.end(), settings.begin_suppress_tokens.begin(), settings.begin_suppress_tokens.end());
+  if (suppressed.empty()) return scores;
+  for (const int64_t token : suppressed)
+    require(token >= 0 && token < scores.size(1), Status::kInvalidArgument, "a suppressed token is ", token,
+            "; expected one from 0 to ", scores.size(1) - 1);
+  const at::Tensor places = at::tensor(suppressed, scores.options().dtype(at::kLong));
+  return scores.index_fill(1, places, -std::numeric_limits<double>::infinity());
+}
+
+// By an encoder-decoder, whose tokens are those of `DecodedSequences`.
+class DecodedScores final : public NextScores {
+ public:
+  explicit DecodedScores(DecodedSequences sequences) : sequences_(std::move(sequences)) {}
+
+  const at::Tensor& tokens() const { return sequences_.tokens(); }
+  at::Tensor scores(const at::Tensor& added, const at::Tensor& /*has_ended*/) override {
+    if (is_begun_) sequences_.add(added.select(1, 0));
+    is_begun_ = true;
+    return sequences_.scores();
+  }
+
+ private:
+  DecodedSequences sequences_;
+  bool is_begun_ = false;
+};
+
 // Sequences of `tokens` [batch, length], of which [prompt, ...) are new, that end with one of these.
 at::Tensor end_with(const at::Tensor& tokens, int64_t prompt, const std::vector<std::vector<int64_t>>& stops) {
   at::Tensor ends = at::zeros({tokens.size(0)}, tokens.options().dtype(at::kBool));
@@ -172,7 +209,7 @@ Generated generate_batch(NextScores& source, const at::Tensor& prompts, const at
   at::Tensor tokens = prompts, added = prompts, is_token = mask.defined() ? mask.to(at::kBool) : mask;
   std::vector<at::Tensor> log_probabilities;
   for (int64_t step = 0; step < settings.max_new_tokens && tokens.size(1) <= limit; step++) {
-    ChosenTokens chosen = choose_tokens(source.scores(added, has_ended), tokens, is_token, settings.choice, generator);
+    ChosenTokens chosen = choose_tokens(without_suppressed(source.scores(added, has_ended), settings, step == 0), tokens, is_token, settings.choice, generator);
     if (has_stops) {
       chosen.tokens = at::where(has_ended, settings.pad_token, chosen.tokens);
       chosen.log_probabilities = chosen.log_probabilities.masked_fill(has_ended, 0);
@@ -246,20 +283,28 @@ Generated generate_guessed(Module& module, const at::Tensor& prompt, const Gener
 Generated generate(Module& module, const at::Tensor& tokens, const at::Tensor& mask, const GenerationSettings& settings,
                    const OnTokens& on_tokens, const PromptCaches& prompts) {
   const at::NoGradGuard no_grad;
+  check_settings(module, settings);
+  const bool has_prompts = prompts.given != nullptr || prompts.made != nullptr;
+  if (is_encoder_decoder(module)) {
+    require(!has_prompts && !settings.speculation.guesses(), Status::kUnsupported, "a module of kind '", module.kind(),
+            "' has an encoder; expected no prompt cache, draft_model and lookup_tokens");
+    DecodedScores source(DecodedSequences(module, tokens, mask, settings.decoder_tokens));
+    return generate_batch(source, source.tokens(), {}, settings, INT64_MAX, on_tokens);
+  }
   check_inputs(module, tokens, mask, settings);
   const int64_t positions = PagedDecoder::position_limit(module);
   const int64_t length = mask.defined() ? mask.to(at::kLong).sum(1).max().item<int64_t>() : tokens.size(1);
   require(positions == 0 || length <= positions, Status::kInvalidArgument, "input_ids has ", length,
           " tokens; expected at most the ", positions, " positions of the model");
   const int64_t limit = positions == 0 ? INT64_MAX : positions + tokens.size(1) - length;
-  const bool has_prompts = prompts.given != nullptr || prompts.made != nullptr,
-             is_paged = PagedDecoder::is_paged(module);
+  const bool is_paged = PagedDecoder::is_paged(module);
   require(is_paged || (!has_prompts && !settings.speculation.guesses()), Status::kUnsupported, "a module of kind '",
           module.kind(), "' has no attention with a paged cache, which guesses and prompt caches need; expected a ",
           "decoder, as accel_module_from_config() makes them");
   require(tokens.size(0) == 1 || (prompts.made == nullptr && !settings.speculation.guesses()), Status::kUnsupported,
           "input_ids has ", tokens.size(0), " sequences; expected one, to save its prompt or to guess its tokens. ",
           "Others can be guessed in a generation batch");
+  if (settings.speculation.guesses()) check_unsuppressed(settings);
   if (settings.speculation.guesses())
     return generate_guessed(module, mask.defined() ? tokens.masked_select(mask.to(at::kBool)) : tokens[0], settings,
                             prompts, on_tokens);

@@ -24,6 +24,12 @@ void check_generation(const GenerationSettings& settings) {
           "draft_model and lookup_tokens are both given; expected one of them");
 }
 
+void check_unsuppressed(const GenerationSettings& settings) {
+  require(settings.suppress_tokens.empty() && settings.begin_suppress_tokens.empty() && settings.decoder_tokens.empty(),
+          Status::kUnsupported, "suppress_tokens, begin_suppress_tokens or decoder_tokens are given; expected none in a ",
+          "generation batch, nor where tokens are guessed");
+}
+
 bool ends_with_stop(const std::vector<int64_t>& tokens, size_t prompt_length, const GenerationSettings& settings) {
   if (tokens.size() <= prompt_length) return false;
   const std::vector<int64_t>& stops = settings.stop_tokens;

@@ -25,6 +25,10 @@ struct GenerationSettings {
   std::vector<int64_t> stop_tokens;                  // end the sequence that gets one
   std::vector<std::vector<int64_t>> stop_sequences;  // end the sequence whose new tokens end with one
   int64_t pad_token = 0;                             // stands behind the end of a sequence
+  // What the decoder of an encoder-decoder begins with; empty for other models.
+  std::vector<int64_t> decoder_tokens = {};
+  std::vector<int64_t> suppress_tokens = {};        // are never chosen
+  std::vector<int64_t> begin_suppress_tokens = {};  // are not chosen first
   TokenChoiceSettings choice;
   std::optional<uint64_t> seed;  // nothing: tokens are drawn from the default generator
   SpeculationSettings speculation;
@@ -32,6 +36,9 @@ struct GenerationSettings {
 
 // INVALID_ARGUMENT that names the setting.
 void check_generation(const GenerationSettings& settings);
+
+// UNSUPPORTED if some tokens may not be chosen, or the settings are for an encoder-decoder.
+void check_unsuppressed(const GenerationSettings& settings);
 
 // Whether the tokens behind the first `prompt_length` end with a stop token or sequence.
 bool ends_with_stop(const std::vector<int64_t>& tokens, size_t prompt_length, const GenerationSettings& settings);

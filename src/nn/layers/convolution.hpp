@@ -26,4 +26,17 @@ class Conv2d final : public Module {
   bool has_bias_;
 };
 
+// torch.nn.Conv1d, over [batch, in_channels, length]; weight [out_channels, in_channels / groups, kernel].
+class SequenceConvolution final : public Module {
+ public:
+  SequenceConvolution(const Conv2dShape& shape, bool bias);
+
+ protected:
+  c10::IValue forward(const Inputs& inputs) override;
+
+ private:
+  Conv2dShape shape_;
+  bool has_bias_;
+};
+
 }  // namespace accel::nn

@@ -24,6 +24,7 @@
 #include "nn/layers/initial.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/layers/token_order.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::nn {
 namespace {
@@ -85,6 +86,11 @@ MixtureOfExperts::MixtureOfExperts(const MixtureSettings& settings) : Module("Mi
   if (is_balanced()) add_buffer("expert_bias", constant_parameter(0, {settings.num_experts}, at::kFloat));
 }
 
+void MixtureOfExperts::add_shared_expert(ModulePtr network, ModulePtr gate) {
+  add_child("shared_expert", shared_expert_ = std::move(network));
+  add_child("shared_expert_gate", shared_expert_gate_ = std::move(gate));
+}
+
 void MixtureOfExperts::set_capacity_factor(double factor) {
   require(factor >= 0 && std::isfinite(factor), Status::kInvalidArgument, "capacity_factor is ", factor,
           "; expected 0, or the most tokens of an expert in units of the mean, such as 1.25");
@@ -99,18 +105,18 @@ int64_t MixtureOfExperts::capacity(int64_t tokens) const {
 }
 
 // In float32 at least, as the reference does: scores of close experts would be equal in half precision.
-RoutedTokens MixtureOfExperts::routed_tokens(const at::Tensor& input) {
-  const at::Tensor scores = gate_->call(input.reshape({-1, settings_.hidden_size}));
+RoutedTokens MixtureOfExperts::routed_tokens(const at::Tensor& input, const at::Tensor& scores) {
   const at::Tensor shares = at::softmax(scores, -1, scores.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
   at::Tensor chosen;
   {
     const at::NoGradGuard no_grad;
     chosen = std::get<1>(at::topk(is_balanced() ? shares + buffer(kExpertBias) : shares, settings_.experts_per_token));
   }
-  const at::Tensor weights = shares.gather(1, chosen);
+  at::Tensor weights = shares.gather(1, chosen);
+  if (settings_.normalizes_weights) weights = weights / weights.sum(1, /*keepdim=*/true);
   std::vector<int64_t> sizes = input.sizes().vec();
   sizes.back() = settings_.experts_per_token;
-  const RoutedTokens routed{input, chosen.view(sizes), (weights / weights.sum(1, /*keepdim=*/true)).view(sizes)};
+  const RoutedTokens routed{input, chosen.view(sizes), weights.view(sizes)};
   return split_ == nullptr ? routed : split_->enter(routed);
 }
 
@@ -119,7 +125,8 @@ c10::IValue MixtureOfExperts::forward(const Inputs& inputs) {
   require(input.dim() >= 1 && input.size(-1) == settings_.hidden_size, Status::kShapeMismatch,
           "a mixture of experts was called with the shape ", input.sizes(), "; expected [..., ", settings_.hidden_size,
           "]");
-  const RoutedTokens routed = routed_tokens(input);
+  const at::Tensor scores = gate_->call(input.reshape({-1, settings_.hidden_size}));
+  const RoutedTokens routed = routed_tokens(input, scores);
   const at::Tensor tokens = routed.tokens.reshape({-1, settings_.hidden_size});
   const TokenOrderPtr order = TokenOrder::create(routed.experts.reshape({-1, settings_.experts_per_token}),
                                                  settings_.num_experts, capacity(tokens.size(0)));
@@ -136,7 +143,11 @@ c10::IValue MixtureOfExperts::forward(const Inputs& inputs) {
   const at::Tensor places = order->to_places(results);
   const at::Tensor weights = routed.weights.reshape({-1, 1, settings_.experts_per_token}).to(places.scalar_type());
   const at::Tensor sums = at::bmm(weights, places).view(routed.tokens.sizes());
-  return split_ == nullptr ? sums : split_->leave(sums);
+  at::Tensor result = split_ == nullptr ? sums : split_->leave(sums);
+  if (shared_expert_ != nullptr)
+    result = result + shared_expert_gate_->call(input).sigmoid() * shared_expert_->call(input);
+  if (!settings_.gives_scores) return result;
+  return tree::new_list({std::move(result), scores});
 }
 
 void MixtureOfExperts::balance(const std::function<void(const at::Tensor& tokens)>& sum) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "nn/layers/expert_files.hpp"
 #include "nn/module.hpp"
 #include "nn/split/expert_ranks.hpp"
 
@@ -53,10 +54,15 @@ struct MixtureSettings {
   double balance_rate = 0;
   std::optional<double> deviation = std::nullopt;  // of new weights that are normal; without it as a linear layer's
   std::optional<at::ScalarType> dtype = std::nullopt;
+  bool normalizes_weights = true;  // those of a token's experts have the sum 1
+  bool gives_scores = false;       // the output is [result, scores of the experts [tokens, experts]]
+  ExpertFiles files{};
 };
 
 // Children `gate`, a linear layer without bias that gives the scores of the experts, and `experts`. A token's result is
-// the sum of those of its experts, weighted by the softmax of their scores, divided by the sum of these weights.
+// the sum of those of its experts, weighted by the softmax of their scores, divided by the sum of these weights. With a
+// shared expert there are the children `shared_expert` and `shared_expert_gate`: to each token's result comes that of
+// this network, times the sigmoid of its gate.
 class MixtureOfExperts final : public Module {
  public:
   explicit MixtureOfExperts(const MixtureSettings& settings);
@@ -64,6 +70,10 @@ class MixtureOfExperts final : public Module {
   int64_t num_experts() const { return settings_.num_experts; }
   int64_t experts_per_token() const { return settings_.experts_per_token; }
   const std::shared_ptr<GroupedExperts>& experts() const { return experts_; }
+
+  const ExpertFiles& files() const { return settings_.files; }
+  // A network for all tokens, and a layer that gives one number for each.
+  void add_shared_expert(ModulePtr network, ModulePtr gate);
 
   void set_ranks(std::shared_ptr<const ExpertRanks> ranks) { ranks_ = std::move(ranks); }
   void set_split(std::shared_ptr<const SplitExperts> split) { split_ = std::move(split); }
@@ -80,11 +90,11 @@ class MixtureOfExperts final : public Module {
   c10::IValue forward(const Inputs& inputs) override;
 
  private:
-  RoutedTokens routed_tokens(const at::Tensor& input);
+  RoutedTokens routed_tokens(const at::Tensor& input, const at::Tensor& scores);
   int64_t capacity(int64_t tokens) const;
 
   MixtureSettings settings_;
-  ModulePtr gate_;
+  ModulePtr gate_, shared_expert_, shared_expert_gate_;  // null: there is no shared expert
   std::shared_ptr<GroupedExperts> experts_;
   std::shared_ptr<const ExpertRanks> ranks_;   // null: this rank has all experts
   std::shared_ptr<const SplitExperts> split_;  // null: this rank has whole experts

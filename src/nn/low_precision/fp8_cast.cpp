@@ -167,6 +167,12 @@ Fp8Matrix fp8_cast(const at::Tensor& matrix, const Fp8Cast& cast, bool of_column
   return cast_on_device(matrix.t(), cast, delayed, overflows);
 }
 
+at::Tensor fp8_numbers(const Fp8Matrix& matrix, at::ScalarType dtype) {
+  if (matrix.values.is_cpu()) return kernels::dequantize(matrix, dtype);
+  const at::Tensor numbers = matrix.values.to(at::kFloat);
+  return (numbers * spread(matrix.scales, numbers)).to(dtype);
+}
+
 at::Tensor fp8_product(const Fp8Matrix& first, const Fp8Matrix& second, const at::Tensor& bias, at::ScalarType dtype) {
   if (first.values.is_cpu()) {
     const std::vector<int64_t> sizes = {first.values.size(0), second.values.size(0)};

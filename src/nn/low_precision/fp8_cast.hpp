@@ -46,6 +46,9 @@ kernels::Fp8Matrix fp8_cast(const at::Tensor& matrix, const Fp8Cast& cast, bool 
 // The transposed matrix, of one with one scale.
 kernels::Fp8Matrix transposed(const kernels::Fp8Matrix& matrix);
 
+// The numbers of a matrix with scales of its rows or a single one, in float32, bfloat16 or float16.
+at::Tensor fp8_numbers(const kernels::Fp8Matrix& matrix, at::ScalarType dtype);
+
 // first * second^T of matrices [rows, inner] and [columns, inner], plus `bias` [columns] where it is defined. Sums are
 // float32 and rounded once, to `dtype`.
 at::Tensor fp8_product(const kernels::Fp8Matrix& first, const kernels::Fp8Matrix& second, const at::Tensor& bias,

@@ -76,6 +76,13 @@ std::shared_ptr<Fp8Layers> Fp8Layers::current() {
   return innermost_layers == nullptr ? nullptr : innermost_layers->layers_;
 }
 
+std::shared_ptr<Fp8Layers> Fp8Layers::compressing(c10::DeviceType device) {
+  const Scope* scope = innermost_layers;
+  while (scope != nullptr && scope->layers_ == nullptr) scope = scope->outer_;
+  if (scope == nullptr || !scope->layers_->recipe_.compress_activations) return nullptr;
+  return precision::autocast_dtype(device).has_value() ? scope->layers_ : nullptr;
+}
+
 std::shared_ptr<Fp8Layer> Fp8Layers::of(const at::Tensor& input, const at::Tensor& weight) {
   for (const Scope* scope = innermost_layers; scope != nullptr; scope = scope->outer_) {
     const auto layer = scope->layers_ == nullptr ? nullptr : scope->layers_->find(weight);

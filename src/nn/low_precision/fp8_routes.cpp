@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 
+#include "nn/layers/operator_routes.hpp"
 #include "nn/low_precision/fp8_products.hpp"
 
 namespace accel::nn {
@@ -92,6 +93,7 @@ std::shared_ptr<Fp8Layers> make_fp8_layers(const precision::Fp8Recipe& recipe, F
     operators.impl("matmul", TORCH_FN(route_matmul));
     operators.impl("mm", TORCH_FN(route_mm));
     operators.impl("addmm", TORCH_FN(route_addmm));
+    route_activations(operators);
   });
   return std::make_shared<Fp8Layers>(recipe, std::move(selection), device);
 }

@@ -53,6 +53,7 @@ void ScheduleExecutor::begin_micro_batches(MicroBatches kind, bool announces) {
     group->gather().note_update();
     if (kind != MicroBatches::kEvaluated) group->gradients().begin_backward();
   }
+  fp8_scales_.keep(false);
   fp8_scales_.update(*model_.module());
   execute(schedule_.set_micro_batches(true));
   announcements_.begin_micro_batches(announces);
@@ -90,6 +91,7 @@ void ScheduleExecutor::begin_forward(bool records) {
   // Whoever changed them: an optimizer, or the application by the address of their memory.
   for (const auto& group : groups_) group->gather().note_update();
   if (!announcements_.in_micro_batches()) fp8_scales_.update(*model_.module());
+  if (records) fp8_scales_.keep(!model_.gradient_sync());  // the gradients wait for those of the next forward
   if (records && !repeats_) events_.latest.clear();
 }
 
@@ -231,6 +233,7 @@ void ScheduleExecutor::inputs_arrived(size_t group) {
 void ScheduleExecutor::end_backward() {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   if (!schedule_.in_backward()) return;
+  if (model_.gradient_sync()) fp8_scales_.keep(false);
   execute(schedule_.end_backward(model_.gradient_sync()));
   if (repeats_) return;
   // A further backward over the same forward belongs to the same step.
@@ -242,6 +245,7 @@ void ScheduleExecutor::end_backward() {
 
 void ScheduleExecutor::finish_step() {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  fp8_scales_.keep(false);
   if (schedule_.in_backward()) return;
   for (const auto& group : groups_) reduce_pending_gradients(group->gradients());
   for (const auto& group : groups_) group->gather().reshard();

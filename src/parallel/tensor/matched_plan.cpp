@@ -77,6 +77,16 @@ std::vector<PackedCut> cut_heads(const std::vector<int64_t>& packed, int64_t ran
   return cuts;
 }
 
+// Three packed tensors of an attention are its queries, keys and values.
+std::vector<int64_t> packed_sizes_of(const nn::AttentionHeads* heads, const SplitRule& rule, int64_t size,
+                                     const std::string& path) {
+  if (heads != nullptr && rule.packed == std::vector<int64_t>{3}) {
+    const std::vector<int64_t> sizes = heads->packed_sizes();
+    if (sizes[0] + sizes[1] + sizes[2] == size) return sizes;
+  }
+  return packed_sizes(rule, size, path);
+}
+
 }  // namespace
 
 bool PlannedLayer::gives_part() const {
@@ -236,7 +246,7 @@ std::optional<DimensionCut> MatchedPlan::cut_of(const PlannedLayer& layer, const
   const int64_t size = shape[dim];
   const bool is_within = !rule.style->gathers_output && !rule.style->splits_input;
   const nn::AttentionHeads* const heads = is_within ? heads_around(layer) : nullptr;
-  const std::vector<int64_t> sizes = packed_sizes(rule, size, path);
+  const std::vector<int64_t> sizes = packed_sizes_of(heads, rule, size, path);
   if (rule.head_size > 0) return DimensionCut{dim, cut_heads(sizes, ranks_, rule, path)};
   DimensionCut cut{dim, {}};
   for (const int64_t packed : sizes) {

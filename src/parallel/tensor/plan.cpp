@@ -98,7 +98,14 @@ struct KindPlan {
 constexpr const char* kDecoderRules =
     "layers.*.self_attn.q_proj colwise; layers.*.self_attn.k_proj colwise; layers.*.self_attn.v_proj colwise; "
     "layers.*.self_attn.o_proj rowwise; layers.*.mlp.gate_proj colwise; layers.*.mlp.up_proj colwise; "
-    "layers.*.mlp.down_proj rowwise; embed_tokens embedding_rowwise";
+    "layers.*.mlp.down_proj rowwise; embed_tokens embedding_rowwise; "
+    // Norms of the heads of a rank, and networks beside experts.
+    "layers.*.self_attn.q_norm replicated_with_grad_allreduce; "
+    "layers.*.self_attn.k_norm replicated_with_grad_allreduce; layers.*.mlp.shared_expert.gate_proj colwise; "
+    "layers.*.mlp.shared_expert.up_proj colwise; layers.*.mlp.shared_expert.down_proj rowwise";
+constexpr const char* kDecoderBetween =
+    "layers.*.input_layernorm sequence_parallel; layers.*.post_attention_layernorm sequence_parallel; "
+    "norm sequence_parallel; layers.*.mlp.gate sequence_parallel; layers.*.mlp.shared_expert_gate sequence_parallel";
 constexpr KindPlan kKindPlans[] = {
     {"SelfAttention", "in_proj packed_colwise(3); out_proj rowwise", ""},
     {"GPT2Model",
@@ -106,11 +113,37 @@ constexpr KindPlan kKindPlans[] = {
      "wte embedding_rowwise",
      "h.*.ln_1 sequence_parallel; h.*.ln_2 sequence_parallel; ln_f sequence_parallel; wpe split_output"},
     {"GPT2LMHeadModel", "lm_head colwise_gather_output", ""},
-    {"LlamaModel,MistralModel,Qwen2Model", kDecoderRules,
-     "layers.*.input_layernorm sequence_parallel; layers.*.post_attention_layernorm sequence_parallel; "
+    {"LlamaModel,MistralModel,MixtralModel,Qwen2Model,Qwen2MoeModel,Qwen3Model,Qwen3MoeModel,StableLmModel",
+     kDecoderRules, kDecoderBetween},
+    {"Gemma2Model,Gemma3Model", kDecoderRules, nullptr},
+    // The three packed tensors of an attention are its queries, keys and values.
+    {"Phi3Model",
+     "layers.*.self_attn.qkv_proj packed_colwise(3); layers.*.self_attn.o_proj rowwise; "
+     "layers.*.mlp.gate_up_proj packed_colwise(2); layers.*.mlp.down_proj rowwise; embed_tokens embedding_rowwise",
+     kDecoderBetween},
+    // Its norms of queries and keys need all heads, which each rank computes.
+    {"Olmo2Model",
+     "layers.*.self_attn.q_proj colwise_gather_output; layers.*.self_attn.k_proj colwise_gather_output; "
+     "layers.*.self_attn.v_proj colwise_gather_output; layers.*.self_attn.o_proj rowwise_split_input; "
+     "layers.*.mlp.gate_proj colwise; layers.*.mlp.up_proj colwise; layers.*.mlp.down_proj rowwise; "
+     "embed_tokens embedding_rowwise",
+     "layers.*.post_attention_layernorm sequence_parallel; layers.*.post_feedforward_layernorm sequence_parallel; "
      "norm sequence_parallel"},
-    {"Gemma2Model", kDecoderRules, nullptr},
-    {"LlamaForCausalLM,MistralForCausalLM,Qwen2ForCausalLM,Gemma2ForCausalLM", "lm_head colwise_gather_output", ""},
+    {"GPTNeoXModel",
+     "layers.*.attention.query_key_value colwise; layers.*.attention.dense rowwise; "
+     "layers.*.mlp.dense_h_to_4h colwise; layers.*.mlp.dense_4h_to_h rowwise; embed_in embedding_rowwise",
+     "layers.*.input_layernorm sequence_parallel; layers.*.post_attention_layernorm sequence_parallel; "
+     "final_layer_norm sequence_parallel"},
+    {"PhiModel",
+     "layers.*.self_attn.q_proj colwise; layers.*.self_attn.k_proj colwise; layers.*.self_attn.v_proj colwise; "
+     "layers.*.self_attn.dense rowwise; layers.*.self_attn.q_layernorm replicated_with_grad_allreduce; "
+     "layers.*.self_attn.k_layernorm replicated_with_grad_allreduce; layers.*.mlp.fc1 colwise; "
+     "layers.*.mlp.fc2 rowwise; embed_tokens embedding_rowwise",
+     "layers.*.input_layernorm sequence_parallel; final_layernorm sequence_parallel"},
+    {"LlamaForCausalLM,MistralForCausalLM,MixtralForCausalLM,Qwen2ForCausalLM,Qwen2MoeForCausalLM,Qwen3ForCausalLM,"
+     "Qwen3MoeForCausalLM,Gemma2ForCausalLM,Gemma3ForCausalLM,Phi3ForCausalLM,Olmo2ForCausalLM,GPTNeoXForCausalLM,"
+     "PhiForCausalLM,StableLmForCausalLM",
+     "lm_head colwise_gather_output", ""},
     {"BertModel,RobertaModel",
      "encoder.layer.*.attention.self.query colwise; encoder.layer.*.attention.self.key colwise; "
      "encoder.layer.*.attention.self.value colwise; encoder.layer.*.attention.output.dense rowwise; "
@@ -121,6 +154,12 @@ constexpr KindPlan kKindPlans[] = {
      "transformer.layer.*.attention.v_lin colwise; transformer.layer.*.attention.out_lin rowwise; "
      "transformer.layer.*.ffn.lin1 colwise; transformer.layer.*.ffn.lin2 rowwise",
      nullptr},
+    {"T5Attention", "q colwise; k colwise; v colwise; o rowwise", nullptr},
+    {"T5DenseActDense", "wi colwise; wo rowwise", nullptr},
+    {"T5DenseGatedActDense", "wi_0 colwise; wi_1 colwise; wo rowwise", nullptr},
+    {"T5Stack", "block.0.layer.0.SelfAttention.relative_attention_bias replicated_with_grad_allreduce", nullptr},
+    {"WhisperAttention", "q_proj colwise; k_proj colwise; v_proj colwise; out_proj rowwise", nullptr},
+    {"WhisperEncoderLayer,WhisperDecoderLayer", "fc1 colwise; fc2 rowwise", nullptr},
 };
 
 }  // namespace
@@ -151,6 +190,23 @@ std::vector<SplitRule> read_plan(std::string_view text) {
   return rules;
 }
 
+std::vector<SplitRule> rules_that_match(const std::vector<SplitRule>& rules, const nn::Module& module) {
+  std::vector<std::string> paths;
+  for (const auto& [path, part] : nn::named_modules(module)) paths.push_back(path);
+  const std::string_view packed = "_weight";  // a projection that is no module: in_proj_weight is that of in_proj
+  for (const auto& [path, member] : nn::named_members(module)) {
+    paths.push_back(path);
+    if (path.size() > packed.size() && path.compare(path.size() - packed.size(), packed.size(), packed) == 0)
+      paths.push_back(path.substr(0, path.size() - packed.size()));
+  }
+  std::vector<SplitRule> own;
+  for (const SplitRule& rule : rules)
+    if (std::any_of(paths.begin(), paths.end(), [&](const std::string& path) { return rule.matches(path); }))
+      own.push_back(rule);
+  return own;
+}
+
+// Rules may be for layers that a configuration leaves out.
 std::vector<SplitRule> find_plan(const nn::Module& model, bool sequence_parallel) {
   std::vector<SplitRule> plan;
   for (const auto& [path, module] : nn::named_modules(model)) {
@@ -168,7 +224,7 @@ std::vector<SplitRule> find_plan(const nn::Module& model, bool sequence_parallel
       }
     }
   }
-  return plan;
+  return rules_that_match(plan, model);
 }
 
 std::vector<SplitRule> plan_of(const nn::Module& model, bool sequence_parallel) {

@@ -37,6 +37,9 @@ struct SplitRule {
 // "PATTERN STYLE", one a line or with ; between them.
 std::vector<SplitRule> read_plan(std::string_view text);
 
+// The rules that name a module or a parameter.
+std::vector<SplitRule> rules_that_match(const std::vector<SplitRule>& rules, const nn::Module& module);
+
 // The plan of a model's kind, or of those modules in it that have one; empty: there is none.
 std::vector<SplitRule> find_plan(const nn::Module& model, bool sequence_parallel);
 // Finds the plan; fails if there is none.

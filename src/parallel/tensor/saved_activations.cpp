@@ -130,19 +130,20 @@ class LayerBytes {
           tensors_of_normalization(*layer.module) * between(features) * sizes_.residual_bytes + between(kStatistics);
     const auto* const dropout = dynamic_cast<const nn::Dropout*>(layer.module);
     if (dropout != nullptr && dropout->probability() > 0) bytes += between(siblings.hidden) * sizes_.residual_bytes;
-    if (layer.projection != nullptr) bytes += product_elements(layer, siblings) * sizes_.product_bytes;
+    if (layer.projection != nullptr) bytes += product_bytes(layer, siblings);
     bytes_.emplace_back(layer.path, bytes);
   }
 
-  int64_t product_elements(const PlannedLayer& layer, Siblings& siblings) const {
+  int64_t product_bytes(const PlannedLayer& layer, Siblings& siblings) const {
     const int64_t inputs = inputs_of(layer);
-    if (layer.takes_part()) return within(inputs);
-    int64_t elements = 0;
-    if (siblings.read.insert(inputs).second)
-      elements += sizes_.regathers_inputs ? between(inputs) : sizes_.tokens * inputs;
+    if (layer.takes_part()) return within(inputs) * sizes_.input_bytes;
+    int64_t bytes = 0;
+    if (siblings.read.insert(inputs).second || sizes_.has_own_copies)
+      bytes += (sizes_.regathers_inputs ? between(inputs) : sizes_.tokens * inputs) * sizes_.input_bytes;
     if (layer.gathers_output())
-      elements += sizes_.splits_scores ? within(outputs_of(layer)) : sizes_.tokens * outputs_of(layer);
-    return elements;
+      bytes +=
+          (sizes_.splits_scores ? within(outputs_of(layer)) : sizes_.tokens * outputs_of(layer)) * sizes_.product_bytes;
+    return bytes;
   }
 
   // Counts the tensors between layers with split outputs and those that take them.
@@ -151,8 +152,9 @@ class LayerBytes {
     const bool is_gated = siblings.activation != nullptr && siblings.outputs == 2 * siblings.inputs;
     if (is_gated) features += siblings.inputs;
     if (siblings.activation != nullptr && siblings.activation->keeps_output()) features -= siblings.inputs;
-    int64_t bytes = within(features) * sizes_.product_bytes;
+    int64_t bytes = within(features) * sizes_.function_bytes;
     if (siblings.heads != nullptr) bytes += within(siblings.heads->heads()) * static_cast<int64_t>(sizeof(float));
+    if (siblings.heads != nullptr && sizes_.has_own_copies) bytes += within(siblings.inputs) * sizes_.function_bytes;
     bytes_.emplace_back(siblings.path, bytes);
   }
 

@@ -13,7 +13,10 @@ namespace accel::parallel {
 struct ActivationSizes {
   int64_t tokens = 0;             // of a micro-batch, for the ranks that share layers
   int64_t product_bytes = 4;      // of an element that products and attention read and return
+  int64_t function_bytes = 4;     // of what attention and activation functions keep of these
+  int64_t input_bytes = 4;        // of what products keep of their inputs
   int64_t residual_bytes = 4;     // of an element that normalizations read
+  bool has_own_copies = false;    // each product keeps a copy of its input, which nothing shares
   int64_t tensor_ranks = 1;       // that share the layers of the plan
   bool splits_sequences = false;  // sequence_parallel
   bool regathers_inputs = true;   // layers with split outputs keep the positions of the rank

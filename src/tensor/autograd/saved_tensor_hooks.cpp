@@ -30,6 +30,18 @@ class SavedItself final : public SavedTensorStandIn {
   at::Tensor tensor_;
 };
 
+class SavedByPython final : public SavedTensorStandIn {
+ public:
+  SavedByPython(std::unique_ptr<torch::autograd::SavedVariableHooks> hooks, const at::Tensor& tensor)
+      : hooks_(std::move(hooks)) {
+    hooks_->call_pack_hook(tensor);
+  }
+  at::Tensor tensor() override { return hooks_->call_unpack_hook(); }
+
+ private:
+  std::unique_ptr<torch::autograd::SavedVariableHooks> hooks_;
+};
+
 struct HookedVariable final : torch::autograd::SavedVariableHooks {
   explicit HookedVariable(const SavedTensorHooks& hooks) : hooks(hooks) {}
   void call_pack_hook(const at::Tensor& tensor) override { stand_in = hooks.replace(tensor); }
@@ -52,6 +64,9 @@ class HookingEngine final : public Engine {
     if (current_hooks == nullptr || depth_of_python_hooks() > current_hooks->depth_of_python())
       return behind().get_default_saved_variable_hooks();
     return std::make_unique<HookedVariable>(*current_hooks);
+  }
+  std::unique_ptr<torch::autograd::SavedVariableHooks> hooks_behind() const {
+    return behind().get_default_saved_variable_hooks();
   }
   torch::autograd::variable_list execute(const torch::autograd::edge_list& roots,
                                          const torch::autograd::variable_list& gradients, bool keep_graph,
@@ -78,6 +93,12 @@ class HookingEngine final : public Engine {
 HookingEngine& hooking_engine() {
   static HookingEngine& instance = *std::make_unique<HookingEngine>().release();
   return instance;
+}
+
+// By Python's innermost hooks; null if it has none.
+std::unique_ptr<SavedTensorStandIn> save_by_python(const at::Tensor& tensor) {
+  auto hooks = hooking_engine().hooks_behind();
+  return hooks == nullptr ? nullptr : std::make_unique<SavedByPython>(std::move(hooks), tensor);
 }
 
 Engine& default_engine() { return hooking_engine(); }
@@ -110,6 +131,9 @@ SavedTensorHooks::SavedTensorHooks(Replace replace)
 
 std::unique_ptr<SavedTensorStandIn> SavedTensorHooks::replace(const at::Tensor& tensor) const {
   std::unique_ptr<SavedTensorStandIn> stand_in = replace_(tensor);
+  // Python's hooks are between the two scopes if there were fewer of them in the outer one.
+  const size_t depth_outside = outer_ == nullptr ? 0 : outer_->depth_of_python();
+  if (stand_in == nullptr && depth_of_python_ > depth_outside) stand_in = save_by_python(tensor);
   if (stand_in == nullptr && outer_ != nullptr) stand_in = outer_->replace(tensor);
   if (stand_in == nullptr) stand_in = std::make_unique<SavedItself>(tensor);
   return stand_in;

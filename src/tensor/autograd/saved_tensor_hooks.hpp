@@ -28,12 +28,12 @@ class SavedTensorStandIn {
   virtual at::Tensor tensor() = 0;
 };
 
-// Bound to its thread; scopes end in reverse order, and the innermost has an effect. Python's own hooks have precedence
-// if they were set inside of the scope.
+// Bound to its thread; scopes end in reverse order, and the innermost has an effect. Python's own hooks are scopes like
+// these.
 class SavedTensorHooks {
  public:
   // Called for each tensor that a node saves, without autograd. It may throw, which ends the operator. Null: the hooks
-  // of the scope around decide, and if there is none the tensor is saved as it is.
+  // around decide, and if there are none the tensor is saved as it is.
   using Replace = std::function<std::unique_ptr<SavedTensorStandIn>(const at::Tensor& tensor)>;
   explicit SavedTensorHooks(Replace replace);
   ~SavedTensorHooks();

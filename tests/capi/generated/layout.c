@@ -93,7 +93,7 @@ SAME(place_of_accel_activation_checkpointing_options_t_early_stop, offsetof(acce
 SAME(place_of_accel_activation_checkpointing_options_t_reserved, offsetof(accel_activation_checkpointing_options_t, reserved) == 28 && sizeof(((accel_activation_checkpointing_options_t *)0)->reserved) == 4);
 SAME(place_of_accel_activation_checkpointing_options_t_class_names, offsetof(accel_activation_checkpointing_options_t, class_names) == 32 && sizeof(((accel_activation_checkpointing_options_t *)0)->class_names) == 8);
 SAME(place_of_accel_activation_checkpointing_options_t_modules, offsetof(accel_activation_checkpointing_options_t, modules) == 40 && sizeof(((accel_activation_checkpointing_options_t *)0)->modules) == 8);
-SAME(size_of_accel_generate_options_t, sizeof(accel_generate_options_t) == 136);
+SAME(size_of_accel_generate_options_t, sizeof(accel_generate_options_t) == 160);
 SAME(place_of_accel_generate_options_t_struct_size, offsetof(accel_generate_options_t, struct_size) == 0 && sizeof(((accel_generate_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_generate_options_t_max_new_tokens, offsetof(accel_generate_options_t, max_new_tokens) == 8 && sizeof(((accel_generate_options_t *)0)->max_new_tokens) == 8);
 SAME(place_of_accel_generate_options_t_sample, offsetof(accel_generate_options_t, sample) == 16 && sizeof(((accel_generate_options_t *)0)->sample) == 4);
@@ -112,6 +112,9 @@ SAME(place_of_accel_generate_options_t_lookup_tokens, offsetof(accel_generate_op
 SAME(place_of_accel_generate_options_t_draft_model, offsetof(accel_generate_options_t, draft_model) == 112 && sizeof(((accel_generate_options_t *)0)->draft_model) == 8);
 SAME(place_of_accel_generate_options_t_load_prompt_cache, offsetof(accel_generate_options_t, load_prompt_cache) == 120 && sizeof(((accel_generate_options_t *)0)->load_prompt_cache) == 8);
 SAME(place_of_accel_generate_options_t_save_prompt_cache, offsetof(accel_generate_options_t, save_prompt_cache) == 128 && sizeof(((accel_generate_options_t *)0)->save_prompt_cache) == 8);
+SAME(place_of_accel_generate_options_t_decoder_tokens, offsetof(accel_generate_options_t, decoder_tokens) == 136 && sizeof(((accel_generate_options_t *)0)->decoder_tokens) == 8);
+SAME(place_of_accel_generate_options_t_suppress_tokens, offsetof(accel_generate_options_t, suppress_tokens) == 144 && sizeof(((accel_generate_options_t *)0)->suppress_tokens) == 8);
+SAME(place_of_accel_generate_options_t_begin_suppress_tokens, offsetof(accel_generate_options_t, begin_suppress_tokens) == 152 && sizeof(((accel_generate_options_t *)0)->begin_suppress_tokens) == 8);
 SAME(size_of_accel_generation_batch_options_t, sizeof(accel_generation_batch_options_t) == 40);
 SAME(place_of_accel_generation_batch_options_t_struct_size, offsetof(accel_generation_batch_options_t, struct_size) == 0 && sizeof(((accel_generation_batch_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_generation_batch_options_t_max_sequences, offsetof(accel_generation_batch_options_t, max_sequences) == 8 && sizeof(((accel_generation_batch_options_t *)0)->max_sequences) == 8);
@@ -325,6 +328,30 @@ SAME(place_of_accel_dataloader_options_t_padding_value, offsetof(accel_dataloade
 SAME(place_of_accel_dataloader_options_t_pad_to_multiple_of, offsetof(accel_dataloader_options_t, pad_to_multiple_of) == 72 && sizeof(((accel_dataloader_options_t *)0)->pad_to_multiple_of) == 8);
 SAME(place_of_accel_dataloader_options_t_padding_side, offsetof(accel_dataloader_options_t, padding_side) == 80 && sizeof(((accel_dataloader_options_t *)0)->padding_side) == 4);
 SAME(place_of_accel_dataloader_options_t_padding_masks, offsetof(accel_dataloader_options_t, padding_masks) == 84 && sizeof(((accel_dataloader_options_t *)0)->padding_masks) == 4);
+SAME(size_of_accel_encode_options_t, sizeof(accel_encode_options_t) == 64);
+SAME(place_of_accel_encode_options_t_struct_size, offsetof(accel_encode_options_t, struct_size) == 0 && sizeof(((accel_encode_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_encode_options_t_add_special_tokens, offsetof(accel_encode_options_t, add_special_tokens) == 8 && sizeof(((accel_encode_options_t *)0)->add_special_tokens) == 4);
+SAME(place_of_accel_encode_options_t_parse_special_tokens, offsetof(accel_encode_options_t, parse_special_tokens) == 12 && sizeof(((accel_encode_options_t *)0)->parse_special_tokens) == 4);
+SAME(place_of_accel_encode_options_t_max_length, offsetof(accel_encode_options_t, max_length) == 16 && sizeof(((accel_encode_options_t *)0)->max_length) == 8);
+SAME(place_of_accel_encode_options_t_truncation_side, offsetof(accel_encode_options_t, truncation_side) == 24 && sizeof(((accel_encode_options_t *)0)->truncation_side) == 4);
+SAME(place_of_accel_encode_options_t_padding_side, offsetof(accel_encode_options_t, padding_side) == 28 && sizeof(((accel_encode_options_t *)0)->padding_side) == 4);
+SAME(place_of_accel_encode_options_t_pad_to_length, offsetof(accel_encode_options_t, pad_to_length) == 32 && sizeof(((accel_encode_options_t *)0)->pad_to_length) == 8);
+SAME(place_of_accel_encode_options_t_pad_to_multiple_of, offsetof(accel_encode_options_t, pad_to_multiple_of) == 40 && sizeof(((accel_encode_options_t *)0)->pad_to_multiple_of) == 8);
+SAME(place_of_accel_encode_options_t_pad_token_id, offsetof(accel_encode_options_t, pad_token_id) == 48 && sizeof(((accel_encode_options_t *)0)->pad_token_id) == 8);
+SAME(place_of_accel_encode_options_t_token_type_ids, offsetof(accel_encode_options_t, token_type_ids) == 56 && sizeof(((accel_encode_options_t *)0)->token_type_ids) == 4);
+SAME(place_of_accel_encode_options_t_offsets, offsetof(accel_encode_options_t, offsets) == 60 && sizeof(((accel_encode_options_t *)0)->offsets) == 4);
+SAME(size_of_accel_decode_options_t, sizeof(accel_decode_options_t) == 16);
+SAME(place_of_accel_decode_options_t_struct_size, offsetof(accel_decode_options_t, struct_size) == 0 && sizeof(((accel_decode_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_decode_options_t_skip_special_tokens, offsetof(accel_decode_options_t, skip_special_tokens) == 8 && sizeof(((accel_decode_options_t *)0)->skip_special_tokens) == 4);
+SAME(place_of_accel_decode_options_t_clean_up_spaces, offsetof(accel_decode_options_t, clean_up_spaces) == 12 && sizeof(((accel_decode_options_t *)0)->clean_up_spaces) == 4);
+SAME(size_of_accel_chat_options_t, sizeof(accel_chat_options_t) == 48);
+SAME(place_of_accel_chat_options_t_struct_size, offsetof(accel_chat_options_t, struct_size) == 0 && sizeof(((accel_chat_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_chat_options_t_add_generation_prompt, offsetof(accel_chat_options_t, add_generation_prompt) == 8 && sizeof(((accel_chat_options_t *)0)->add_generation_prompt) == 4);
+SAME(place_of_accel_chat_options_t_continue_final_message, offsetof(accel_chat_options_t, continue_final_message) == 12 && sizeof(((accel_chat_options_t *)0)->continue_final_message) == 4);
+SAME(place_of_accel_chat_options_t_chat_template, offsetof(accel_chat_options_t, chat_template) == 16 && sizeof(((accel_chat_options_t *)0)->chat_template) == 8);
+SAME(place_of_accel_chat_options_t_tools, offsetof(accel_chat_options_t, tools) == 24 && sizeof(((accel_chat_options_t *)0)->tools) == 8);
+SAME(place_of_accel_chat_options_t_documents, offsetof(accel_chat_options_t, documents) == 32 && sizeof(((accel_chat_options_t *)0)->documents) == 8);
+SAME(place_of_accel_chat_options_t_variables, offsetof(accel_chat_options_t, variables) == 40 && sizeof(((accel_chat_options_t *)0)->variables) == 8);
 SAME(size_of_accel_tensor_parallel_options_t, sizeof(accel_tensor_parallel_options_t) == 48);
 SAME(place_of_accel_tensor_parallel_options_t_struct_size, offsetof(accel_tensor_parallel_options_t, struct_size) == 0 && sizeof(((accel_tensor_parallel_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_tensor_parallel_options_t_plan, offsetof(accel_tensor_parallel_options_t, plan) == 8 && sizeof(((accel_tensor_parallel_options_t *)0)->plan) == 8);
@@ -488,7 +515,7 @@ SAME(place_of_accel_prepare_item_t_scheduler, offsetof(accel_prepare_item_t, sch
 SAME(place_of_accel_prepare_item_t_device_placement, offsetof(accel_prepare_item_t, device_placement) == 40 && sizeof(((accel_prepare_item_t *)0)->device_placement) == 4);
 SAME(place_of_accel_prepare_item_t_reserved, offsetof(accel_prepare_item_t, reserved) == 44 && sizeof(((accel_prepare_item_t *)0)->reserved) == 4);
 SAME(place_of_accel_prepare_item_t_model_options, offsetof(accel_prepare_item_t, model_options) == 48 && sizeof(((accel_prepare_item_t *)0)->model_options) == 8);
-SAME(size_of_accel_fp8_options_t, sizeof(accel_fp8_options_t) == 88);
+SAME(size_of_accel_fp8_options_t, sizeof(accel_fp8_options_t) == 96);
 SAME(place_of_accel_fp8_options_t_struct_size, offsetof(accel_fp8_options_t, struct_size) == 0 && sizeof(((accel_fp8_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_fp8_options_t_backend, offsetof(accel_fp8_options_t, backend) == 8 && sizeof(((accel_fp8_options_t *)0)->backend) == 4);
 SAME(place_of_accel_fp8_options_t_scaling, offsetof(accel_fp8_options_t, scaling) == 12 && sizeof(((accel_fp8_options_t *)0)->scaling) == 4);
@@ -506,6 +533,8 @@ SAME(place_of_accel_fp8_options_t_skip_first_and_last, offsetof(accel_fp8_option
 SAME(place_of_accel_fp8_options_t_fsdp_all_gather, offsetof(accel_fp8_options_t, fsdp_all_gather) == 72 && sizeof(((accel_fp8_options_t *)0)->fsdp_all_gather) == 4);
 SAME(place_of_accel_fp8_options_t_pad_inner_dim, offsetof(accel_fp8_options_t, pad_inner_dim) == 76 && sizeof(((accel_fp8_options_t *)0)->pad_inner_dim) == 4);
 SAME(place_of_accel_fp8_options_t_skip_names, offsetof(accel_fp8_options_t, skip_names) == 80 && sizeof(((accel_fp8_options_t *)0)->skip_names) == 8);
+SAME(place_of_accel_fp8_options_t_compress_activations, offsetof(accel_fp8_options_t, compress_activations) == 88 && sizeof(((accel_fp8_options_t *)0)->compress_activations) == 4);
+SAME(place_of_accel_fp8_options_t_reserved, offsetof(accel_fp8_options_t, reserved) == 92 && sizeof(((accel_fp8_options_t *)0)->reserved) == 4);
 SAME(size_of_accel_local_sgd_options_t, sizeof(accel_local_sgd_options_t) == 48);
 SAME(place_of_accel_local_sgd_options_t_struct_size, offsetof(accel_local_sgd_options_t, struct_size) == 0 && sizeof(((accel_local_sgd_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_local_sgd_options_t_start_step, offsetof(accel_local_sgd_options_t, start_step) == 8 && sizeof(((accel_local_sgd_options_t *)0)->start_step) == 8);
@@ -829,6 +858,9 @@ SAME(value_of_ACCEL_COLLATE_STACK, ACCEL_COLLATE_STACK == 0);
 SAME(value_of_ACCEL_COLLATE_PAD, ACCEL_COLLATE_PAD == 1);
 SAME(value_of_ACCEL_PADDING_SIDE_RIGHT, ACCEL_PADDING_SIDE_RIGHT == 0);
 SAME(value_of_ACCEL_PADDING_SIDE_LEFT, ACCEL_PADDING_SIDE_LEFT == 1);
+SAME(value_of_ACCEL_TEXT_OFFSETS_NONE, ACCEL_TEXT_OFFSETS_NONE == 0);
+SAME(value_of_ACCEL_TEXT_OFFSETS_BYTES, ACCEL_TEXT_OFFSETS_BYTES == 1);
+SAME(value_of_ACCEL_TEXT_OFFSETS_CODE_POINTS, ACCEL_TEXT_OFFSETS_CODE_POINTS == 2);
 SAME(value_of_ACCEL_OVERLAP_AUTO, ACCEL_OVERLAP_AUTO == 0);
 SAME(value_of_ACCEL_OVERLAP_NO, ACCEL_OVERLAP_NO == 1);
 SAME(value_of_ACCEL_OVERLAP_YES, ACCEL_OVERLAP_YES == 2);
@@ -1173,6 +1205,33 @@ static void test_accel_dataloader_options_t(void **state) {
   (void)state;
   memset(&given, 0x5a, sizeof(given));
   assert_int_equal(accel_options_init(ACCEL_OPTIONS_DATALOADER, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_encode_options_t(void **state) {
+  static const accel_encode_options_t expected = ACCEL_ENCODE_OPTIONS_INIT;
+  accel_encode_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_ENCODE, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_decode_options_t(void **state) {
+  static const accel_decode_options_t expected = ACCEL_DECODE_OPTIONS_INIT;
+  accel_decode_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_DECODE, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_chat_options_t(void **state) {
+  static const accel_chat_options_t expected = ACCEL_CHAT_OPTIONS_INIT;
+  accel_chat_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_CHAT, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1551,6 +1610,9 @@ int main(void) {
       cmocka_unit_test(test_accel_csv_options_t),
       cmocka_unit_test(test_accel_image_options_t),
       cmocka_unit_test(test_accel_dataloader_options_t),
+      cmocka_unit_test(test_accel_encode_options_t),
+      cmocka_unit_test(test_accel_decode_options_t),
+      cmocka_unit_test(test_accel_chat_options_t),
       cmocka_unit_test(test_accel_tensor_parallel_options_t),
       cmocka_unit_test(test_accel_context_parallel_options_t),
       cmocka_unit_test(test_accel_expert_parallel_options_t),

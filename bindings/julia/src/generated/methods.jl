@@ -19,6 +19,7 @@ const CHOICES = (
     merge_end = (first = 0, all = 1,),
     collate = (stack = 0, pad = 1,),
     padding_side = (right = 0, left = 1,),
+    text_offsets = (none = 0, bytes = 1, code_points = 2,),
     overlap = (auto = 0, no = 1, yes = 2,),
     context_method = (all_gather = 0, ring = 1, ulysses = 2,),
     load_balance = (no = 0, auto = 1,),
@@ -50,6 +51,7 @@ choices(::Type{LibAccel.accel_cyclic_options_t}) = (mode = CHOICES.cycle_mode,)
 choices(::Type{LibAccel.accel_plateau_options_t}) = (mode = CHOICES.metric_mode, threshold_mode = CHOICES.threshold_mode,)
 choices(::Type{LibAccel.accel_packing_options_t}) = (packing = CHOICES.packing,)
 choices(::Type{LibAccel.accel_dataloader_options_t}) = (collate = CHOICES.collate, padding_side = CHOICES.padding_side,)
+choices(::Type{LibAccel.accel_encode_options_t}) = (truncation_side = CHOICES.padding_side, padding_side = CHOICES.padding_side, offsets = CHOICES.text_offsets,)
 choices(::Type{LibAccel.accel_tensor_parallel_options_t}) = (overlap = CHOICES.overlap,)
 choices(::Type{LibAccel.accel_context_parallel_options_t}) = (method = CHOICES.context_method, load_balance = CHOICES.load_balance,)
 choices(::Type{LibAccel.accel_ddp_options_t}) = (comm_hook = CHOICES.ddp_comm_hook, comm_wrapper = CHOICES.ddp_comm_hook,)
@@ -979,19 +981,21 @@ Pipeline(parts::Model...) =
     from_config(config)
 
 A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: decoders,
-which are \"gemma2\", \"gemma3_text\", \"gpt2\", \"llama\", \"mistral\", \"olmo2\", \"phi3\", \"qwen2\" and \"qwen3\", and encoders.
-Decoders take token ids int64 [batch, length] and give logits [batch, length, vocabulary]. They also take
-\"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning,
-afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value]
-for each layer, each [batch, key heads, length, head size]. What a call returned can be continued several times, and may
-have memory behind it, so that tokens of a later call are not copied. All but \"gpt2\" also take \"attention_mask\" [batch,
-earlier length + length] (1: a token, 0: padding) and \"position_ids\" [batch, length]. Encoders, which are \"bert\",
-\"distilbert\" and \"roberta\", take \"input_ids\", \"attention_mask\" (1: a token, 0: padding; all are tokens by default),
-\"token_type_ids\" and \"position_ids\", each [batch, length]. `architectures` of the configuration says what they give: a
-\"BertModel\" [hidden states [batch, length, hidden size], pooled [batch, hidden size]], a \"DistilBertModel\" the hidden
-states; a \"BertForMaskedLM\" scores of the vocabulary for each token; \"BertForSequenceClassification\" scores of classes
-for each sequence, \"BertForTokenClassification\" for each token; and \"BertForQuestionAnswering\" [scores of the first
-token of the answer, of the last one]. Names of parameters are those of transformers.
+which are \"gemma2\", \"gemma3_text\", \"gpt2\", \"gpt_neox\", \"llama\", \"mistral\", \"mixtral\", \"olmo2\", \"phi\", \"phi3\", \"qwen2\",
+\"qwen2_moe\", \"qwen3\", \"qwen3_moe\" and \"stablelm\", and encoders. Decoders take token ids int64 [batch, length] and give
+logits [batch, length, vocabulary]. They also take \"past_key_values\", keys and values of earlier tokens, and then
+computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then
+[logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head size].
+What a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are
+not copied. They also take \"attention_mask\" [batch, earlier length + length] (1: a token, 0: padding) and \"position_ids\"
+[batch, length]. With experts and `output_router_logits` the output is a list, whose last is the loss of the routers,
+times `router_aux_loss_coef`. Encoders, which are \"bert\", \"distilbert\" and \"roberta\", take \"input_ids\", \"attention_mask\"
+(1: a token, 0: padding; all are tokens by default), \"token_type_ids\" and \"position_ids\", each [batch, length].
+`architectures` of the configuration says what they give: a \"BertModel\" [hidden states [batch, length, hidden size],
+pooled [batch, hidden size]], a \"DistilBertModel\" the hidden states; a \"BertForMaskedLM\" scores of the vocabulary for
+each token; \"BertForSequenceClassification\" scores of classes for each sequence, \"BertForTokenClassification\" for each
+token; and \"BertForQuestionAnswering\" [scores of the first token of the answer, of the last one]. Names of parameters
+are those of transformers.
 
 - `config`: The path of a config.json, or the JSON text itself.
 """
@@ -1001,8 +1005,9 @@ from_config(config::AbstractString) =
 """
     generate(on_tokens, model, input_ids; attention_mask = nothing, options...)
 
-Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens
-are kept between the steps.
+Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its keys and
+values of earlier tokens are kept between the steps. An encoder-decoder reads the input once, and its decoder adds
+tokens to options.decoder_tokens.
 
 - `max_new_tokens`: The most tokens that a sequence gets. In [1, inf). Default 20
 - `sample`: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0
@@ -1020,8 +1025,11 @@ are kept between the steps.
 - `draft_model`: A smaller decoder with the same vocabulary, which guesses. Default: none
 - `load_prompt_cache`: A file that save_prompt_cache wrote: keys and values of the tokens with which input_ids begins as its prompt did are not computed again. Default: none
 - `save_prompt_cache`: A file for the keys and values of the prompt. Default: none
+- `decoder_tokens`: A list of INT: what the decoder of an encoder-decoder begins with, such as [decoder_start_token_id]; Whisper also has its language and task there. Default: none, for decoders
+- `suppress_tokens`: A list of INT: tokens that are never chosen. Default: none
+- `begin_suppress_tokens`: A list of INT: tokens that are not chosen first. Default: none
 
-Gives: A map: \"tokens\" int64 [batch, length + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
+Gives: A map: \"tokens\" int64 [batch, length + new], of an encoder-decoder [batch, decoder_tokens + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
 """
 generate(on_tokens::Union{Function,Nothing}, model::Model, input_ids::Tensor; attention_mask::Union{Tensor,Nothing} = nothing, options...) =
     result(out -> with_options(given -> LibAccel.accel_module_generate(model, input_ids, something(attention_mask, C_NULL), given, on_tokens === nothing ? C_NULL : generated_callback(), on_tokens === nothing ? C_NULL : keep(on_tokens, model), on_tokens === nothing ? C_NULL : destroy(), out), LibAccel.accel_generate_options_t; options...))::Map
@@ -1074,6 +1082,9 @@ Adds a sequence, which waits for the next step that has room.
 - `draft_model`: A smaller decoder with the same vocabulary, which guesses. Default: none
 - `load_prompt_cache`: A file that save_prompt_cache wrote: keys and values of the tokens with which input_ids begins as its prompt did are not computed again. Default: none
 - `save_prompt_cache`: A file for the keys and values of the prompt. Default: none
+- `decoder_tokens`: A list of INT: what the decoder of an encoder-decoder begins with, such as [decoder_start_token_id]; Whisper also has its language and task there. Default: none, for decoders
+- `suppress_tokens`: A list of INT: tokens that are never chosen. Default: none
+- `begin_suppress_tokens`: A list of INT: tokens that are not chosen first. Default: none
 
 Gives: Its number, from 0 on.
 """
@@ -2314,6 +2325,38 @@ Drops the rest of the current epoch and goes to the start of another.
 """
 set_epoch!(loader::DataLoader, epoch) =
     (LibAccel.accel_dataloader_set_epoch(loader, epoch); loader)
+
+"""
+    Tokenizer(path)
+
+Loads the tokenizer of a model.
+
+- `path`: A folder with tokenizer.json, of which tokenizer_config.json, special_tokens_map.json, added_tokens.json, generation_config.json, chat_template.jinja and additional_chat_templates/ are read too, or the path of a tokenizer.json alone.
+"""
+Tokenizer(path::AbstractString) =
+    made(Tokenizer, out -> LibAccel.accel_tokenizer_load(string(path), out))
+
+"""
+    tokenizer_from_json(json, config = nothing)
+
+Makes a tokenizer of texts in memory.
+
+- `json`: The content of a tokenizer.json.
+- `config`: The content of a tokenizer_config.json, or `nothing`.
+"""
+tokenizer_from_json(json::AbstractString, config = nothing) =
+    made(Tokenizer, out -> LibAccel.accel_tokenizer_from_json(string(json), something(config, C_NULL), out))
+
+"""
+    DecodeStream(tokenizer; options...)
+
+Begins to decode ids one after another, as generation gives them.
+
+- `skip_special_tokens`: 1: special tokens are left out. Default 0
+- `clean_up_spaces`: 1: no space stands before punctuation and English contractions. Default: as clean_up_tokenization_spaces of tokenizer_config.json says, else 0
+"""
+DecodeStream(tokenizer::Tokenizer; options...) =
+    made(DecodeStream, out -> with_options(given -> LibAccel.accel_decode_stream_create(tokenizer, given, out), LibAccel.accel_decode_options_t; options...))
 
 """
     current_epoch(loader)
@@ -3721,6 +3764,163 @@ skip_first_batches(loader::DataLoader, num_batches) =
     of_form(loader, made(DataLoader, out -> LibAccel.accel_skip_first_batches(loader, num_batches, out)))
 
 """
+    encode(tokenizer, text; options...)
+
+The ids of one text.
+
+- `text`: STRING or BYTES, or a list of two: a pair.
+- `add_special_tokens`: 1: with the tokens that the template puts around a text. Default 1
+- `parse_special_tokens`: 0: the names of special tokens inside a text are ordinary text, for text of strangers. Default 1
+- `max_length`: Longer sequences are cut to so many tokens, special ones included; 0: they are not. In [0, inf). Default 0
+- `truncation_side`: The side that is cut off. Default: that of tokenizer_config.json, else RIGHT
+- `padding_side`: The side of a batch that is filled. Default: that of tokenizer_config.json, else RIGHT
+- `pad_to_length`: Sequences of a batch are filled up to at least this; 0: to the longest. In [0, inf). Default 0
+- `pad_to_multiple_of`: The length of a batch is rounded up to it. In [1, inf). Default 1
+- `pad_token_id`: The filling. In [0, inf). Default: the tokenizer's padding token
+- `token_type_ids`: 1: a batch says which text of a pair a token is from. Default: as model_input_names of tokenizer_config.json say, else for WordPiece only
+- `offsets`: A batch says where in its text each token stands. Default NONE
+"""
+encode(tokenizer::Tokenizer, text; options...) =
+    made(Tensor, out -> with_options(given -> lend(text -> LibAccel.accel_tokenizer_encode(tokenizer, text, given, out), text), LibAccel.accel_encode_options_t; options...))
+
+"""
+    encode_batch(tokenizer, texts; options...)
+
+The ids of a batch of texts, as models take them. Many texts are shared among threads, which have ended when this
+returns.
+
+- `texts`: A list of texts or pairs, as accel_tokenizer_encode() takes them.
+- `add_special_tokens`: 1: with the tokens that the template puts around a text. Default 1
+- `parse_special_tokens`: 0: the names of special tokens inside a text are ordinary text, for text of strangers. Default 1
+- `max_length`: Longer sequences are cut to so many tokens, special ones included; 0: they are not. In [0, inf). Default 0
+- `truncation_side`: The side that is cut off. Default: that of tokenizer_config.json, else RIGHT
+- `padding_side`: The side of a batch that is filled. Default: that of tokenizer_config.json, else RIGHT
+- `pad_to_length`: Sequences of a batch are filled up to at least this; 0: to the longest. In [0, inf). Default 0
+- `pad_to_multiple_of`: The length of a batch is rounded up to it. In [1, inf). Default 1
+- `pad_token_id`: The filling. In [0, inf). Default: the tokenizer's padding token
+- `token_type_ids`: 1: a batch says which text of a pair a token is from. Default: as model_input_names of tokenizer_config.json say, else for WordPiece only
+- `offsets`: A batch says where in its text each token stands. Default NONE
+
+Gives: A map: \"input_ids\" and \"attention_mask\" int64 [n_texts, length]; with token_type_ids \"token_type_ids\" of the same shape; with offsets \"offset_mapping\" int64 [n_texts, length, 2], first and behind the last, zeros where no text is.
+"""
+encode_batch(tokenizer::Tokenizer, texts; options...) =
+    result(out -> with_options(given -> lend(texts -> LibAccel.accel_tokenizer_encode_batch(tokenizer, texts, given, out), texts), LibAccel.accel_encode_options_t; options...))::Map
+
+"""
+    decode(tokenizer, ids; options...)
+
+The text of ids.
+
+- `skip_special_tokens`: 1: special tokens are left out. Default 0
+- `clean_up_spaces`: 1: no space stands before punctuation and English contractions. Default: as clean_up_tokenization_spaces of tokenizer_config.json says, else 0
+
+Gives: A text, or a list of texts.
+"""
+decode(tokenizer::Tokenizer, ids::Tensor; options...) =
+    result(out -> with_options(given -> LibAccel.accel_tokenizer_decode(tokenizer, ids, given, out), LibAccel.accel_decode_options_t; options...))
+
+"""
+    step(stream, id)
+
+The text that one more id completes.
+
+- `id`: The next id.
+
+Gives: A text; empty as long as the last character is not whole.
+"""
+step(stream::DecodeStream, id) =
+    result(out -> LibAccel.accel_decode_stream_step(stream, id, out))
+
+"""
+    finish(stream)
+
+Ends a text. The next step begins another one.
+
+Gives: A text: the rest, with U+FFFD for a character that is not whole; mostly empty.
+"""
+finish(stream::DecodeStream) =
+    result(out -> LibAccel.accel_decode_stream_finish(stream, out))
+
+"""
+    token_to_id(tokenizer, token)
+
+The id of a token.
+
+- `token`: As it stands in the vocabulary.
+
+Gives: Its id.
+"""
+token_to_id(tokenizer::Tokenizer, token) =
+    output(out -> LibAccel.accel_tokenizer_token_to_id(tokenizer, string(token), out), Int64)
+
+"""
+    id_to_token(tokenizer, id)
+
+The token of an id.
+
+- `id`: Its id.
+
+Gives: A text, as it stands in the vocabulary.
+"""
+id_to_token(tokenizer::Tokenizer, id) =
+    result(out -> LibAccel.accel_tokenizer_id_to_token(tokenizer, id, out))
+
+"""
+    vocabulary_size(tokenizer)
+
+The size of the vocabulary. The embedding of a model may be larger.
+
+Gives: The number of its tokens, added ones included; -1 for an invalid handle.
+"""
+vocabulary_size(tokenizer::Tokenizer) =
+    LibAccel.accel_tokenizer_vocabulary_size(tokenizer)
+
+"""
+    describe(tokenizer)
+
+Describes a tokenizer by its files.
+
+Gives: A map: \"model\", the kind of vocabulary (\"BPE\", \"WordPiece\", \"Unigram\", \"WordLevel\"); \"vocabulary_size\"; of \"bos_token\", \"eos_token\", \"unk_token\", \"sep_token\", \"pad_token\", \"cls_token\" and \"mask_token\" those that there are, and their ids under \"bos_token_id\" and so on; \"additional_special_tokens\", a list; \"eos_token_ids\", a list of all that end an answer, by generation_config.json too; \"model_max_length\", where it is known; \"padding_side\", \"truncation_side\"; \"model_input_names\"; \"chat_templates\", the names of them.
+"""
+describe(tokenizer::Tokenizer) =
+    result(out -> LibAccel.accel_tokenizer_describe(tokenizer, out))::Map
+
+"""
+    chat_text(tokenizer, messages; options...)
+
+The text of a chat, by a template in Jinja. A template has no access to files, time apart, or to the program, and ends
+after a bounded number of steps.
+
+- `messages`: A list of maps, such as {\"role\": \"user\", \"content\": \"...\"}, or a text with such a list in JSON.
+- `add_generation_prompt`: 1: the beginning of an answer follows. Default 0
+- `continue_final_message`: 1: the text ends inside the last message, which a model continues. Default 0
+- `chat_template`: The name of one of the tokenizer's templates, or the text of a template in Jinja, which has \"{\". Default: the tokenizer's \"default\" one, or \"tool_use\" if there are tools
+- `tools`: A list of maps: the schemas of functions that the model may call. Default: none
+- `documents`: A list of maps for the template. Default: none
+- `variables`: A map of more variables for the template. Default: none
+
+Gives: A text.
+"""
+chat_text(tokenizer::Tokenizer, messages; options...) =
+    result(out -> with_options(given -> lend(messages -> LibAccel.accel_tokenizer_chat_text(tokenizer, messages, given, out), messages), LibAccel.accel_chat_options_t; options...))
+
+"""
+    encode_chat(tokenizer, messages; options...)
+
+The ids of a chat: its text, encoded without the special tokens that the template has put there itself.
+
+- `messages`: As accel_tokenizer_chat_text().
+- `add_generation_prompt`: 1: the beginning of an answer follows. Default 0
+- `continue_final_message`: 1: the text ends inside the last message, which a model continues. Default 0
+- `chat_template`: The name of one of the tokenizer's templates, or the text of a template in Jinja, which has \"{\". Default: the tokenizer's \"default\" one, or \"tool_use\" if there are tools
+- `tools`: A list of maps: the schemas of functions that the model may call. Default: none
+- `documents`: A list of maps for the template. Default: none
+- `variables`: A map of more variables for the template. Default: none
+"""
+encode_chat(tokenizer::Tokenizer, messages; options...) =
+    made(Tensor, out -> with_options(given -> lend(messages -> LibAccel.accel_tokenizer_encode_chat(tokenizer, messages, given, out), messages), LibAccel.accel_chat_options_t; options...))
+
+"""
     split_layers(state, model; options...)
 
 Splits the layers of a model over the ranks along the axis \"tensor\" of the mesh, in place, ahead of
@@ -3921,7 +4121,8 @@ run in the order in which they were added. Without preparing, temporary memory o
 what an allocator keeps. Activations of split layers are those of Korthikanti et al. (2022): of a block of GPT-2 in
 float32 (16 + 48 / tensor_parallel_size) x rows x positions x width bytes, and 64 / tensor_parallel_size with
 sequence_parallel. Attention is taken to keep no scores, and the model to be prepared with recomputation where FSDP's
-activation_checkpointing says so. Nothing is allocated: parameters may be on the device meta.
+activation_checkpointing says so. Under FP8 the recipe is that of the variables ACCELERATE_FP8_*, or the default one;
+sharded weights are counted as under BF16. Nothing is allocated: parameters may be on the device meta.
 
 - `num_processes`: Ranks that train the model together. In [1, 2147483647]. Default 1
 - `data_parallel_shard_size`: The number of these ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1, 2147483647]. Default: num_processes
@@ -3962,6 +4163,7 @@ Sets the recipe of mixed_precision FP8; before anything is prepared.
 - `fsdp_all_gather`: 1: FSDP gathers the weights in 8 bits. Not with DELAYED. Variable ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER. Default: whether the backend is AO
 - `pad_inner_dim`: 1: features that are no multiple of 16 are filled up with zeros. Variable ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO
 - `skip_names`: Regular expression of the whole names of modules that are left out. Default: none
+- `compress_activations`: 1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; 0: as it is. Default 1
 """
 fp8!(state::State; options...) =
     (with_options(given -> LibAccel.accel_set_fp8(state, given), LibAccel.accel_fp8_options_t; options...); state)

@@ -158,6 +158,7 @@ class AORecipeKwargs(KwargsHandler):
     use_mxfp8_block_scaling: Optional[bool] = None
     skip_first_and_last: Optional[bool] = None
     skip_names: Optional[str] = None
+    compress_activations: Optional[bool] = None
     _struct = "accel_fp8_options_t"
     _variables = {
         "enable_fsdp_float8_all_gather": ("ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER", "flag", None),

@@ -234,8 +234,9 @@ class Module(methods.Module):
     def generate(self, input_ids, attention_mask=None, on_tokens=None, **options):
         """Lets a decoder add tokens to sequences: a dict with "tokens" [batch, length + new] and the "log_probabilities" of the new ones. `on_tokens` gets
         the new tokens [batch] as soon as they are known, and ends all sequences with False. Options are the fields of accel_generate_options_t."""
-        if options.get("stop_tokens") is not None:
-            options["stop_tokens"] = [int(token) for token in options["stop_tokens"]]
+        for name in ("stop_tokens", "decoder_tokens", "suppress_tokens", "begin_suppress_tokens"):
+            if options.get(name) is not None:
+                options[name] = [int(token) for token in options[name]]
         if options.get("stop_sequences") is not None:
             options["stop_sequences"] = [[int(token) for token in stop] for stop in options["stop_sequences"]]
         if options.get("draft_model") is not None:

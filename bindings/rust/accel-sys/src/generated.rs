@@ -65,6 +65,9 @@ pub type accel_collate_t = i32;
 /// Where the filling goes. The numbers are pinned.
 pub type accel_padding_side_t = i32;
 
+/// The unit of offsets. The numbers are pinned.
+pub type accel_text_offsets_t = i32;
+
 /// Whether communication overlaps with computation. The numbers are pinned.
 pub type accel_overlap_t = i32;
 
@@ -513,6 +516,13 @@ pub const ACCEL_PADDING_SIDE_RIGHT: accel_padding_side_t = 0;
 
 pub const ACCEL_PADDING_SIDE_LEFT: accel_padding_side_t = 1;
 
+pub const ACCEL_TEXT_OFFSETS_NONE: accel_text_offsets_t = 0;
+
+/// of the UTF-8 text
+pub const ACCEL_TEXT_OFFSETS_BYTES: accel_text_offsets_t = 1;
+
+pub const ACCEL_TEXT_OFFSETS_CODE_POINTS: accel_text_offsets_t = 2;
+
 /// where this process has processors beside those of its compute threads
 pub const ACCEL_OVERLAP_AUTO: accel_overlap_t = 0;
 
@@ -857,6 +867,20 @@ pub struct accel_mesh_t {
 /// sequences that get their tokens together
 #[repr(C)]
 pub struct accel_generation_batch_t {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
+/// a vocabulary with its rules
+#[repr(C)]
+pub struct accel_tokenizer_t {
+    _opaque: [u8; 0],
+    _not_send: core::marker::PhantomData<*mut u8>,
+}
+
+/// ids that become text one after another
+#[repr(C)]
+pub struct accel_decode_stream_t {
     _opaque: [u8; 0],
     _not_send: core::marker::PhantomData<*mut u8>,
 }
@@ -1802,6 +1826,12 @@ pub struct accel_generate_options_t {
     pub load_prompt_cache: *const c_char,
     /// A file for the keys and values of the prompt. Default: none
     pub save_prompt_cache: *const c_char,
+    /// A list of INT: what the decoder of an encoder-decoder begins with, such as \[decoder_start_token_id\]; Whisper also has its language and task there. Default: none, for decoders
+    pub decoder_tokens: *const accel_value_t,
+    /// A list of INT: tokens that are never chosen. Default: none
+    pub suppress_tokens: *const accel_value_t,
+    /// A list of INT: tokens that are not chosen first. Default: none
+    pub begin_suppress_tokens: *const accel_value_t,
 }
 
 /// Every field of [`accel_generate_options_t`] unset.
@@ -1824,6 +1854,9 @@ pub const ACCEL_GENERATE_OPTIONS_INIT: accel_generate_options_t = accel_generate
     draft_model: core::ptr::null_mut(),
     load_prompt_cache: core::ptr::null(),
     save_prompt_cache: core::ptr::null(),
+    decoder_tokens: core::ptr::null(),
+    suppress_tokens: core::ptr::null(),
+    begin_suppress_tokens: core::ptr::null(),
 };
 impl Default for accel_generate_options_t {
     fn default() -> Self {
@@ -2723,6 +2756,111 @@ impl Default for accel_dataloader_options_t {
     }
 }
 
+/// How texts become ids.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_encode_options_t {
+    pub struct_size: usize,
+    /// 1: with the tokens that the template puts around a text. Default 1
+    pub add_special_tokens: accel_flag_t,
+    /// 0: the names of special tokens inside a text are ordinary text, for text of strangers. Default 1
+    pub parse_special_tokens: accel_flag_t,
+    /// Longer sequences are cut to so many tokens, special ones included; 0: they are not. In \[0, inf). Default 0
+    pub max_length: i64,
+    /// The side that is cut off. Default: that of tokenizer_config.json, else RIGHT
+    pub truncation_side: accel_padding_side_t,
+    /// The side of a batch that is filled. Default: that of tokenizer_config.json, else RIGHT
+    pub padding_side: accel_padding_side_t,
+    /// Sequences of a batch are filled up to at least this; 0: to the longest. In \[0, inf). Default 0
+    pub pad_to_length: i64,
+    /// The length of a batch is rounded up to it. In \[1, inf). Default 1
+    pub pad_to_multiple_of: i64,
+    /// The filling. In \[0, inf). Default: the tokenizer's padding token
+    pub pad_token_id: i64,
+    /// 1: a batch says which text of a pair a token is from. Default: as model_input_names of tokenizer_config.json say, else for WordPiece only
+    pub token_type_ids: accel_flag_t,
+    /// A batch says where in its text each token stands. Default NONE
+    pub offsets: accel_text_offsets_t,
+}
+
+/// Every field of [`accel_encode_options_t`] unset.
+pub const ACCEL_ENCODE_OPTIONS_INIT: accel_encode_options_t = accel_encode_options_t {
+    struct_size: core::mem::size_of::<accel_encode_options_t>(),
+    add_special_tokens: ACCEL_UNSET,
+    parse_special_tokens: ACCEL_UNSET,
+    max_length: ACCEL_UNSET_INT64,
+    truncation_side: ACCEL_UNSET,
+    padding_side: ACCEL_UNSET,
+    pad_to_length: ACCEL_UNSET_INT64,
+    pad_to_multiple_of: ACCEL_UNSET_INT64,
+    pad_token_id: ACCEL_UNSET_INT64,
+    token_type_ids: ACCEL_UNSET,
+    offsets: ACCEL_UNSET,
+};
+impl Default for accel_encode_options_t {
+    fn default() -> Self {
+        ACCEL_ENCODE_OPTIONS_INIT
+    }
+}
+
+/// How ids become text.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_decode_options_t {
+    pub struct_size: usize,
+    /// 1: special tokens are left out. Default 0
+    pub skip_special_tokens: accel_flag_t,
+    /// 1: no space stands before punctuation and English contractions. Default: as clean_up_tokenization_spaces of tokenizer_config.json says, else 0
+    pub clean_up_spaces: accel_flag_t,
+}
+
+/// Every field of [`accel_decode_options_t`] unset.
+pub const ACCEL_DECODE_OPTIONS_INIT: accel_decode_options_t = accel_decode_options_t {
+    struct_size: core::mem::size_of::<accel_decode_options_t>(),
+    skip_special_tokens: ACCEL_UNSET,
+    clean_up_spaces: ACCEL_UNSET,
+};
+impl Default for accel_decode_options_t {
+    fn default() -> Self {
+        ACCEL_DECODE_OPTIONS_INIT
+    }
+}
+
+/// How a chat becomes text.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_chat_options_t {
+    pub struct_size: usize,
+    /// 1: the beginning of an answer follows. Default 0
+    pub add_generation_prompt: accel_flag_t,
+    /// 1: the text ends inside the last message, which a model continues. Default 0
+    pub continue_final_message: accel_flag_t,
+    /// The name of one of the tokenizer's templates, or the text of a template in Jinja, which has "{". Default: the tokenizer's "default" one, or "tool_use" if there are tools
+    pub chat_template: *const c_char,
+    /// A list of maps: the schemas of functions that the model may call. Default: none
+    pub tools: *const accel_value_t,
+    /// A list of maps for the template. Default: none
+    pub documents: *const accel_value_t,
+    /// A map of more variables for the template. Default: none
+    pub variables: *const accel_value_t,
+}
+
+/// Every field of [`accel_chat_options_t`] unset.
+pub const ACCEL_CHAT_OPTIONS_INIT: accel_chat_options_t = accel_chat_options_t {
+    struct_size: core::mem::size_of::<accel_chat_options_t>(),
+    add_generation_prompt: ACCEL_UNSET,
+    continue_final_message: ACCEL_UNSET,
+    chat_template: core::ptr::null(),
+    tools: core::ptr::null(),
+    documents: core::ptr::null(),
+    variables: core::ptr::null(),
+};
+impl Default for accel_chat_options_t {
+    fn default() -> Self {
+        ACCEL_CHAT_OPTIONS_INIT
+    }
+}
+
 /// How the layers of a model are split over the ranks of the axis "tensor" of the mesh (Shoeybi et al., "Megatron-LM", 2019). Each rank stores its part of a split layer's weight, with its gradient and optimizer states. Ranks along the axis get the same batches, and their results are those of one process. Layers are split when the model is prepared, in place, and start from the weights of the axis' first rank. Checkpoints have whole tensors, and load on any mesh. A plan has rules "PATH STYLE", one a line or with ; between them. A path leads from the model to a layer or a parameter, and * stands for one part of it; of several rules that match, the first one counts. The styles have Hugging Face's names: "colwise", a linear layer by the features of its output, which stays split; "colwise_gather_output" or "colwise_rep", the same, with the output gathered; "packed_colwise(3)", an output that is several tensors behind each other, each of which is split, with their number or their sizes; "rowwise", a linear layer by the features of its input, which is split already, while the output is whole; "rowwise_split_input" or "rowwise_rep", the same of a whole input, of which each rank takes its part; "packed_rowwise(2)", as packed_colwise, of the input; "embedding_rowwise" and "embedding_colwise", an embedding by its rows or its features; "replicate", nothing; "sequence_parallel", a layer between split ones under the option of this name, such as a norm, and "replicated_with_grad_allreduce", a layer on a rank's part of features, such as a norm over heads: each rank has all of it, and the gradients are summed; "split_output", a whole embedding of whose output a rank takes its positions. A parameter that is no layer's is cut along its first dimension by "colwise" and "embedding_rowwise", along its second one by "rowwise" and "embedding_colwise", and the program's forward computes with the part. Sizes need not be divisible. Heads of an attention layer stay whole.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -3403,6 +3541,10 @@ pub struct accel_fp8_options_t {
     pub pad_inner_dim: accel_flag_t,
     /// Regular expression of the whole names of modules that are left out. Default: none
     pub skip_names: *const c_char,
+    /// 1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; 0: as it is. Default 1
+    pub compress_activations: accel_flag_t,
+    /// 0
+    pub reserved: i32,
 }
 
 /// Every field of [`accel_fp8_options_t`] unset.
@@ -3424,6 +3566,8 @@ pub const ACCEL_FP8_OPTIONS_INIT: accel_fp8_options_t = accel_fp8_options_t {
     fsdp_all_gather: ACCEL_UNSET,
     pad_inner_dim: ACCEL_UNSET,
     skip_names: core::ptr::null(),
+    compress_activations: ACCEL_UNSET,
+    reserved: 0,
 };
 impl Default for accel_fp8_options_t {
     fn default() -> Self {
@@ -6719,7 +6863,7 @@ functions! {
 
     /// A model from the configuration of a Hugging Face model, with fresh weights from the default generator.
     ///
-    /// Known: decoders, which are "gemma2", "gemma3_text", "gpt2", "llama", "mistral", "olmo2", "phi3", "qwen2" and "qwen3", and encoders. Decoders take token ids int64 \[batch, length\] and give logits \[batch, length, vocabulary\]. They also take "past_key_values", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then \[logits, past_key_values\]; these are a list of \[key, value\] for each layer, each \[batch, key heads, length, head size\]. What a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied. All but "gpt2" also take "attention_mask" \[batch, earlier length + length\] (1: a token, 0: padding) and "position_ids" \[batch, length\]. Encoders, which are "bert", "distilbert" and "roberta", take "input_ids", "attention_mask" (1: a token, 0: padding; all are tokens by default), "token_type_ids" and "position_ids", each \[batch, length\]. `architectures` of the configuration says what they give: a "BertModel" \[hidden states \[batch, length, hidden size\], pooled \[batch, hidden size\]\], a "DistilBertModel" the hidden states; a "BertForMaskedLM" scores of the vocabulary for each token; "BertForSequenceClassification" scores of classes for each sequence, "BertForTokenClassification" for each token; and "BertForQuestionAnswering" \[scores of the first token of the answer, of the last one\]. Names of parameters are those of transformers.
+    /// Known: decoders, which are "gemma2", "gemma3_text", "gpt2", "gpt_neox", "llama", "mistral", "mixtral", "olmo2", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe" and "stablelm", and encoders. Decoders take token ids int64 \[batch, length\] and give logits \[batch, length, vocabulary\]. They also take "past_key_values", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then \[logits, past_key_values\]; these are a list of \[key, value\] for each layer, each \[batch, key heads, length, head size\]. What a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied. They also take "attention_mask" \[batch, earlier length + length\] (1: a token, 0: padding) and "position_ids" \[batch, length\]. With experts and `output_router_logits` the output is a list, whose last is the loss of the routers, times `router_aux_loss_coef`. Encoders, which are "bert", "distilbert" and "roberta", take "input_ids", "attention_mask" (1: a token, 0: padding; all are tokens by default), "token_type_ids" and "position_ids", each \[batch, length\]. `architectures` of the configuration says what they give: a "BertModel" \[hidden states \[batch, length, hidden size\], pooled \[batch, hidden size\]\], a "DistilBertModel" the hidden states; a "BertForMaskedLM" scores of the vocabulary for each token; "BertForSequenceClassification" scores of classes for each sequence, "BertForTokenClassification" for each token; and "BertForQuestionAnswering" \[scores of the first token of the answer, of the last one\]. Names of parameters are those of transformers.
     ///
     /// * `config`: The path of a config.json, or the JSON text itself.
     /// * `out`: The module.
@@ -7259,18 +7403,18 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_module_tie(module: *mut accel_module_t, path: *const c_char, source_path: *const c_char) -> accel_status_t;
 
-    /// Lets a decoder add tokens to sequences, one after the other, without gradients.
+    /// Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients.
     ///
-    /// Its keys and values of earlier tokens are kept between the steps.
+    /// Its keys and values of earlier tokens are kept between the steps. An encoder-decoder reads the input once, and its decoder adds tokens to options.decoder_tokens.
     ///
-    /// * `module`: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives \[logits, past_key_values\]; in evaluation (accel_module_train()).
-    /// * `input_ids`: int64 \[batch, length\].
-    /// * `attention_mask`: NULL is allowed. \[batch, length\], 1: a token, 0: padding, on the left. NULL: no padding.
+    /// * `module`: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives \[logits, past_key_values\]; in evaluation (accel_module_train()). An encoder-decoder has the inputs (input_ids or input_features, attention_mask, decoder_input_ids, decoder_attention_mask, past_key_values), and gets the first with an empty list as past_key_values; in later calls the list has the keys and values of the encoder's states, too.
+    /// * `input_ids`: int64 \[batch, length\]; for an encoder-decoder that reads features, these.
+    /// * `attention_mask`: NULL is allowed. \[batch, length\], 1: a token, 0: padding, on the left; for an encoder-decoder anywhere. NULL: no padding.
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `on_tokens`: NULL is allowed. NULL: none.
     /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
-    /// * `out`: A map: "tokens" int64 \[batch, length + new\], and "log_probabilities" float32 \[batch, new\], of each new token by the scores after the penalty.
+    /// * `out`: A map: "tokens" int64 \[batch, length + new\], of an encoder-decoder \[batch, decoder_tokens + new\], and "log_probabilities" float32 \[batch, new\], of each new token by the scores after the penalty.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED for a module without past_key_values; INVALID_STATE in training.
     ///
@@ -8826,6 +8970,200 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_loop_release(batches: *mut accel_loop_t);
 
+    /// Loads the tokenizer of a model.
+    ///
+    /// * `path`: A folder with tokenizer.json, of which tokenizer_config.json, special_tokens_map.json, added_tokens.json, generation_config.json, chat_template.jinja and additional_chat_templates/ are read too, or the path of a tokenizer.json alone.
+    /// * `out`: The tokenizer. Truncation and padding of the file are not applied: encode_options say it.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND, IO; INVALID_ARGUMENT for a file that is broken, with the place; UNSUPPORTED without the plugin, and for a folder that has a vocabulary in another format only.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_tokenizer_load(path: *const c_char, out: *mut *mut accel_tokenizer_t) -> accel_status_t;
+
+    /// Makes a tokenizer of texts in memory.
+    ///
+    /// * `json`: The content of a tokenizer.json.
+    /// * `config`: NULL is allowed. The content of a tokenizer_config.json, or NULL.
+    /// * `out`: The tokenizer.
+    ///
+    /// Returns: As accel_tokenizer_load().
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_tokenizer_from_json(json: *const c_char, config: *const c_char, out: *mut *mut accel_tokenizer_t) -> accel_status_t;
+
+    /// Adds an owner.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    ///
+    /// Returns: The same tokenizer, with one owner more.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tokenizer_retain(tokenizer: *mut accel_tokenizer_t) -> *mut accel_tokenizer_t;
+
+    /// Removes an owner.
+    ///
+    /// * `tokenizer`: NULL is allowed. A tokenizer, or NULL.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tokenizer_release(tokenizer: *mut accel_tokenizer_t);
+
+    /// The ids of one text.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    /// * `text`: STRING or BYTES, or a list of two: a pair.
+    /// * `options`: NULL is allowed. NULL: defaults. Those of batches do not count.
+    /// * `out`: int64 \[tokens\], on the CPU.
+    ///
+    /// Returns: ACCEL_OK; TYPE_MISMATCH; INVALID_ARGUMENT for BYTES that are not UTF-8, with the position, and for a max_length that the special tokens do not fit in.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_tokenizer_encode(tokenizer: *const accel_tokenizer_t, text: *const accel_value_t, options: *const accel_encode_options_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// The ids of a batch of texts, as models take them.
+    ///
+    /// Many texts are shared among threads, which have ended when this returns.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    /// * `texts`: A list of texts or pairs, as accel_tokenizer_encode() takes them.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: A map: "input_ids" and "attention_mask" int64 \[n_texts, length\]; with token_type_ids "token_type_ids" of the same shape; with offsets "offset_mapping" int64 \[n_texts, length, 2\], first and behind the last, zeros where no text is.
+    ///
+    /// Returns: As accel_tokenizer_encode(), with the number of the text; INVALID_ARGUMENT for texts of different lengths without a padding token.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_tokenizer_encode_batch(tokenizer: *const accel_tokenizer_t, texts: *const accel_value_t, options: *const accel_encode_options_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The text of ids.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    /// * `ids`: int64 or int32 \[tokens\], or \[n_texts, tokens\].
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: A text, or a list of texts.
+    ///
+    /// Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH; INVALID_ARGUMENT for a negative id. Ids above the vocabulary have no text.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_tokenizer_decode(tokenizer: *const accel_tokenizer_t, ids: *const accel_tensor_t, options: *const accel_decode_options_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Begins to decode ids one after another, as generation gives them.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    /// * `options`: NULL is allowed. NULL: defaults. clean_up_spaces must not be 1, because it would change text that is out already.
+    /// * `out`: The stream.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_decode_stream_create(tokenizer: *const accel_tokenizer_t, options: *const accel_decode_options_t, out: *mut *mut accel_decode_stream_t) -> accel_status_t;
+
+    /// Adds an owner.
+    ///
+    /// * `stream`: A stream.
+    ///
+    /// Returns: The same stream, with one owner more.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_decode_stream_retain(stream: *mut accel_decode_stream_t) -> *mut accel_decode_stream_t;
+
+    /// Removes an owner.
+    ///
+    /// * `stream`: NULL is allowed. A stream, or NULL.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_decode_stream_release(stream: *mut accel_decode_stream_t);
+
+    /// The text that one more id completes.
+    ///
+    /// * `stream`: A stream.
+    /// * `id`: The next id.
+    /// * `out`: A text; empty as long as the last character is not whole.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a negative id.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_decode_stream_step(stream: *mut accel_decode_stream_t, id: i64, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Ends a text.
+    ///
+    /// The next step begins another one.
+    ///
+    /// * `stream`: A stream.
+    /// * `out`: A text: the rest, with U+FFFD for a character that is not whole; mostly empty.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_decode_stream_finish(stream: *mut accel_decode_stream_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The id of a token.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    /// * `token`: As it stands in the vocabulary.
+    /// * `out`: Its id.
+    ///
+    /// Returns: ACCEL_OK or NOT_FOUND.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tokenizer_token_to_id(tokenizer: *const accel_tokenizer_t, token: *const c_char, out: *mut i64) -> accel_status_t;
+
+    /// The token of an id.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    /// * `id`: Its id.
+    /// * `out`: A text, as it stands in the vocabulary.
+    ///
+    /// Returns: ACCEL_OK or NOT_FOUND.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tokenizer_id_to_token(tokenizer: *const accel_tokenizer_t, id: i64, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The size of the vocabulary.
+    ///
+    /// The embedding of a model may be larger.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    ///
+    /// Returns: The number of its tokens, added ones included; -1 for an invalid handle.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tokenizer_vocabulary_size(tokenizer: *const accel_tokenizer_t) -> i64;
+
+    /// Describes a tokenizer by its files.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    /// * `out`: A map: "model", the kind of vocabulary ("BPE", "WordPiece", "Unigram", "WordLevel"); "vocabulary_size"; of "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token" and "mask_token" those that there are, and their ids under "bos_token_id" and so on; "additional_special_tokens", a list; "eos_token_ids", a list of all that end an answer, by generation_config.json too; "model_max_length", where it is known; "padding_side", "truncation_side"; "model_input_names"; "chat_templates", the names of them.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_tokenizer_describe(tokenizer: *const accel_tokenizer_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The text of a chat, by a template in Jinja.
+    ///
+    /// A template has no access to files, time apart, or to the program, and ends after a bounded number of steps.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    /// * `messages`: A list of maps, such as {"role": "user", "content": "..."}, or a text with such a list in JSON.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: A text.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND without a template; INVALID_ARGUMENT for a template that is broken, does not end, or refuses the messages, with its words and line; TYPE_MISMATCH.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_tokenizer_chat_text(tokenizer: *const accel_tokenizer_t, messages: *const accel_value_t, options: *const accel_chat_options_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// The ids of a chat: its text, encoded without the special tokens that the template has put there itself.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    /// * `messages`: As accel_tokenizer_chat_text().
+    /// * `options`: NULL is allowed. As accel_tokenizer_chat_text().
+    /// * `out`: int64 \[tokens\], on the CPU.
+    ///
+    /// Returns: As accel_tokenizer_chat_text().
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_tokenizer_encode_chat(tokenizer: *const accel_tokenizer_t, messages: *const accel_value_t, options: *const accel_chat_options_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
     /// Splits the layers of a model over the ranks along the axis "tensor" of the mesh, in place, ahead of accel_prepare_model(), which then takes them as they are.
     ///
     /// For models that no process has the memory of: one without memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model() reads of each weight only what this rank stores. Of other models a rank has one whole parameter after the other. What has no memory yet when the model is prepared gets its layer's initial values, those of a model that is not split.
@@ -9103,7 +9441,7 @@ functions! {
 
     /// The memory that training a model takes on the rank with the most of it (of split layers the largest parts), at the peak of a step that is not the first.
     ///
-    /// It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Activations of split layers are those of Korthikanti et al. (2022): of a block of GPT-2 in float32 (16 + 48 / tensor_parallel_size) x rows x positions x width bytes, and 64 / tensor_parallel_size with sequence_parallel. Attention is taken to keep no scores, and the model to be prepared with recomputation where FSDP's activation_checkpointing says so. Nothing is allocated: parameters may be on the device meta.
+    /// It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Activations of split layers are those of Korthikanti et al. (2022): of a block of GPT-2 in float32 (16 + 48 / tensor_parallel_size) x rows x positions x width bytes, and 64 / tensor_parallel_size with sequence_parallel. Attention is taken to keep no scores, and the model to be prepared with recomputation where FSDP's activation_checkpointing says so. Under FP8 the recipe is that of the variables ACCELERATE_FP8_*, or the default one; sharded weights are counted as under BF16. Nothing is allocated: parameters may be on the device meta.
     ///
     /// * `module`: The model before it is prepared, or the prepared one.
     /// * `optimizer`: NULL is allowed. Whose states count, by its settings; it needs no parameters. NULL: none.

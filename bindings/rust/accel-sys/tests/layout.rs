@@ -157,7 +157,7 @@ fn layout_of_accel_activation_checkpointing_options() {
 
 #[test]
 fn layout_of_accel_generate_options() {
-    assert_eq!(size_of::<accel_generate_options_t>(), 136);
+    assert_eq!(size_of::<accel_generate_options_t>(), 160);
     assert_eq!(align_of::<accel_generate_options_t>(), 8);
     assert_eq!(offset_of!(accel_generate_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_generate_options_t, max_new_tokens), 8);
@@ -177,6 +177,9 @@ fn layout_of_accel_generate_options() {
     assert_eq!(offset_of!(accel_generate_options_t, draft_model), 112);
     assert_eq!(offset_of!(accel_generate_options_t, load_prompt_cache), 120);
     assert_eq!(offset_of!(accel_generate_options_t, save_prompt_cache), 128);
+    assert_eq!(offset_of!(accel_generate_options_t, decoder_tokens), 136);
+    assert_eq!(offset_of!(accel_generate_options_t, suppress_tokens), 144);
+    assert_eq!(offset_of!(accel_generate_options_t, begin_suppress_tokens), 152);
 }
 
 #[test]
@@ -508,6 +511,45 @@ fn layout_of_accel_dataloader_options() {
 }
 
 #[test]
+fn layout_of_accel_encode_options() {
+    assert_eq!(size_of::<accel_encode_options_t>(), 64);
+    assert_eq!(align_of::<accel_encode_options_t>(), 8);
+    assert_eq!(offset_of!(accel_encode_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_encode_options_t, add_special_tokens), 8);
+    assert_eq!(offset_of!(accel_encode_options_t, parse_special_tokens), 12);
+    assert_eq!(offset_of!(accel_encode_options_t, max_length), 16);
+    assert_eq!(offset_of!(accel_encode_options_t, truncation_side), 24);
+    assert_eq!(offset_of!(accel_encode_options_t, padding_side), 28);
+    assert_eq!(offset_of!(accel_encode_options_t, pad_to_length), 32);
+    assert_eq!(offset_of!(accel_encode_options_t, pad_to_multiple_of), 40);
+    assert_eq!(offset_of!(accel_encode_options_t, pad_token_id), 48);
+    assert_eq!(offset_of!(accel_encode_options_t, token_type_ids), 56);
+    assert_eq!(offset_of!(accel_encode_options_t, offsets), 60);
+}
+
+#[test]
+fn layout_of_accel_decode_options() {
+    assert_eq!(size_of::<accel_decode_options_t>(), 16);
+    assert_eq!(align_of::<accel_decode_options_t>(), 8);
+    assert_eq!(offset_of!(accel_decode_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_decode_options_t, skip_special_tokens), 8);
+    assert_eq!(offset_of!(accel_decode_options_t, clean_up_spaces), 12);
+}
+
+#[test]
+fn layout_of_accel_chat_options() {
+    assert_eq!(size_of::<accel_chat_options_t>(), 48);
+    assert_eq!(align_of::<accel_chat_options_t>(), 8);
+    assert_eq!(offset_of!(accel_chat_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_chat_options_t, add_generation_prompt), 8);
+    assert_eq!(offset_of!(accel_chat_options_t, continue_final_message), 12);
+    assert_eq!(offset_of!(accel_chat_options_t, chat_template), 16);
+    assert_eq!(offset_of!(accel_chat_options_t, tools), 24);
+    assert_eq!(offset_of!(accel_chat_options_t, documents), 32);
+    assert_eq!(offset_of!(accel_chat_options_t, variables), 40);
+}
+
+#[test]
 fn layout_of_accel_tensor_parallel_options() {
     assert_eq!(size_of::<accel_tensor_parallel_options_t>(), 48);
     assert_eq!(align_of::<accel_tensor_parallel_options_t>(), 8);
@@ -742,7 +784,7 @@ fn layout_of_accel_prepare_item() {
 
 #[test]
 fn layout_of_accel_fp8_options() {
-    assert_eq!(size_of::<accel_fp8_options_t>(), 88);
+    assert_eq!(size_of::<accel_fp8_options_t>(), 96);
     assert_eq!(align_of::<accel_fp8_options_t>(), 8);
     assert_eq!(offset_of!(accel_fp8_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_fp8_options_t, backend), 8);
@@ -761,6 +803,8 @@ fn layout_of_accel_fp8_options() {
     assert_eq!(offset_of!(accel_fp8_options_t, fsdp_all_gather), 72);
     assert_eq!(offset_of!(accel_fp8_options_t, pad_inner_dim), 76);
     assert_eq!(offset_of!(accel_fp8_options_t, skip_names), 80);
+    assert_eq!(offset_of!(accel_fp8_options_t, compress_activations), 88);
+    assert_eq!(offset_of!(accel_fp8_options_t, reserved), 92);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod items;
 mod loader;
 mod sampler;
 mod stream;
+mod tokenizer;
 
 #[rustfmt::skip]
 #[path = "generated/data_closures.rs"]
@@ -15,4 +16,5 @@ pub use dataset::Dataset;
 pub use items::Items;
 pub use loader::DataLoader;
 pub use sampler::Sampler;
+pub use tokenizer::{DecodeStream, Tokenizer};
 pub use stream::Reader;

@@ -32,6 +32,7 @@ void Fp8Scales::update(const nn::Module& model) {
   std::vector<Exchange> exchanges;  // experts are shared out among other ranks
   for (const auto& group : groups_) {
     group->gather().set_training(is_training);
+    if (are_kept_) continue;
     for (Fp8Weight* const weight : group->gather().fp8_weights()) {
       if (!weight->has_one_scale()) continue;
       auto own = std::find_if(exchanges.begin(), exchanges.end(),

@@ -730,8 +730,9 @@ pub fn pipeline_describe(module: &Model) -> Result<String> {
 /// memory of operators, compressed exchanges, and what an allocator keeps. Activations of split layers are
 /// those of Korthikanti et al. (2022): of a block of GPT-2 in float32 (16 + 48 / tensor_parallel_size) x rows x
 /// positions x width bytes, and 64 / tensor_parallel_size with sequence_parallel. Attention is taken to keep no
-/// scores, and the model to be prepared with recomputation where FSDP's activation_checkpointing says so.
-/// Nothing is allocated: parameters may be on the device meta.
+/// scores, and the model to be prepared with recomputation where FSDP's activation_checkpointing says so. Under
+/// FP8 the recipe is that of the variables ACCELERATE_FP8_*, or the default one; sharded weights are counted as
+/// under BF16. Nothing is allocated: parameters may be on the device meta.
 ///
 /// * `module`: The model before it is prepared, or the prepared one.
 /// * `optimizer`: Whose states count, by its settings; it needs no parameters. `None`: none.

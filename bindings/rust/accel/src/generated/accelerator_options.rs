@@ -1085,6 +1085,7 @@ crate::configuration::builder! {
     fsdp_all_gather: bool = fsdp_all_gather,
     pad_inner_dim: bool = pad_inner_dim,
     skip_names: String = skip_names,
+    compress_activations: bool = compress_activations,
 }
 
 impl Fp8Options {
@@ -1185,6 +1186,13 @@ impl Fp8Options {
     /// Regular expression of the whole names of modules that are left out. Default: none.
     pub fn skip_names(mut self, skip_names: impl AsRef<str>) -> Self {
         self.0.skip_names = self.1.text(skip_names.as_ref());
+        self
+    }
+
+    /// What norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; false: as
+    /// it is. Default true.
+    pub fn compress_activations(mut self, compress_activations: bool) -> Self {
+        self.0.compress_activations = compress_activations.into();
         self
     }
 }

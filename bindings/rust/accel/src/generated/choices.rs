@@ -241,6 +241,18 @@ constants! {
 }
 
 constants! {
+    /// The unit of offsets. The numbers are pinned.
+    TextOffsets {
+        /// `ACCEL_TEXT_OFFSETS_NONE`.
+        None = ACCEL_TEXT_OFFSETS_NONE,
+        /// Of the UTF-8 text.
+        Bytes = ACCEL_TEXT_OFFSETS_BYTES,
+        /// `ACCEL_TEXT_OFFSETS_CODE_POINTS`.
+        CodePoints = ACCEL_TEXT_OFFSETS_CODE_POINTS,
+    }
+}
+
+constants! {
     /// Whether communication overlaps with computation. The numbers are pinned.
     Overlap {
         /// Where this process has processors beside those of its compute threads.

@@ -606,3 +606,211 @@ impl Loop {
         }).map(drop)
     }
 }
+
+impl Tokenizer {
+    /// Loads the tokenizer of a model.
+    ///
+    /// * `path`: A folder with tokenizer.json, of which tokenizer_config.json, special_tokens_map.json,
+    ///   added_tokens.json, generation_config.json, chat_template.jinja and additional_chat_templates/ are read
+    ///   too, or the path of a tokenizer.json alone.
+    ///
+    /// Gives: The tokenizer. Truncation and padding of the file are not applied: encode_options say it.
+    ///
+    /// # Errors
+    /// InvalidArgument, NotFound, Unsupported, Io.
+    #[inline]
+    pub fn load(path: impl AsRef<Path>) -> Result<Tokenizer> {
+        let path = c_path(path.as_ref())?;
+        made(|out| unsafe { sys::accel_tokenizer_load(path.as_ptr(), out) })
+    }
+
+    /// Makes a tokenizer of texts in memory.
+    ///
+    /// * `json`: The content of a tokenizer.json.
+    /// * `config`: The content of a tokenizer_config.json, or `None`.
+    ///
+    /// Gives: The tokenizer.
+    #[inline]
+    pub fn from_json(json: &str, config: Option<&str>) -> Result<Tokenizer> {
+        let json = c_string(json)?;
+        let config = config.map(c_string).transpose()?;
+        made(|out| unsafe {
+            sys::accel_tokenizer_from_json(json.as_ptr(), config.as_ref().map_or(ptr::null(), |text| text.as_ptr()), out)
+        })
+    }
+
+    /// The ids of one text.
+    ///
+    /// * `text`: STRING or BYTES, or a list of two: a pair.
+    /// * `options`: `None`: defaults. Those of batches do not count.
+    ///
+    /// Gives: Int64 \[tokens\], on the CPU.
+    ///
+    /// # Errors
+    /// InvalidArgument, TypeMismatch.
+    #[inline]
+    pub fn encode(&self, text: &Value, options: impl Into<Option<EncodeOptions>>) -> Result<Tensor> {
+        let options = options.into();
+        let options = optional(&options)?;
+        memory::reads(text)?;
+        made(|out| unsafe { sys::accel_tokenizer_encode(self.as_raw(), text.as_raw(), options, out) })
+    }
+
+    /// The ids of a batch of texts, as models take them. Many texts are shared among threads, which have ended when
+    /// this returns.
+    ///
+    /// * `texts`: A list of texts or pairs, as [`Tokenizer::encode`](crate::Tokenizer::encode) takes them.
+    /// * `options`: `None`: defaults.
+    ///
+    /// Gives: A map: "input_ids" and "attention_mask" int64 \[n_texts, length\]; with token_type_ids "token_type_ids"
+    /// of the same shape; with offsets "offset_mapping" int64 \[n_texts, length, 2\], first and behind the last,
+    /// zeros where no text is.
+    ///
+    /// # Errors
+    /// InvalidArgument.
+    #[inline]
+    pub fn encode_batch(&self, texts: &Value, options: impl Into<Option<EncodeOptions>>) -> Result<Value> {
+        let options = options.into();
+        let options = optional(&options)?;
+        memory::reads(texts)?;
+        made(|out| unsafe { sys::accel_tokenizer_encode_batch(self.as_raw(), texts.as_raw(), options, out) })
+    }
+
+    /// The text of ids.
+    ///
+    /// * `ids`: Int64 or int32 \[tokens\], or \[n_texts, tokens\].
+    /// * `options`: `None`: defaults.
+    ///
+    /// Gives: A text, or a list of texts.
+    ///
+    /// # Errors
+    /// InvalidArgument, TypeMismatch, ShapeMismatch.
+    #[inline]
+    pub fn decode(&self, ids: &Tensor, options: impl Into<Option<DecodeOptions>>) -> Result<Value> {
+        let options = options.into();
+        let options = optional(&options)?;
+        memory::reads(ids)?;
+        made(|out| unsafe { sys::accel_tokenizer_decode(self.as_raw(), ids.as_raw(), options, out) })
+    }
+
+    /// The id of a token.
+    ///
+    /// * `token`: As it stands in the vocabulary.
+    ///
+    /// Gives: Its id.
+    ///
+    /// # Errors
+    /// NotFound.
+    #[inline]
+    pub fn token_to_id(&self, token: &str) -> Result<i64> {
+        let token = c_string(token)?;
+        made(|out| unsafe { sys::accel_tokenizer_token_to_id(self.as_raw(), token.as_ptr(), out) })
+    }
+
+    /// The token of an id.
+    ///
+    /// * `id`: Its id.
+    ///
+    /// Gives: A text, as it stands in the vocabulary.
+    ///
+    /// # Errors
+    /// NotFound.
+    #[inline]
+    pub fn id_to_token(&self, id: i64) -> Result<Value> {
+        made(|out| unsafe { sys::accel_tokenizer_id_to_token(self.as_raw(), id, out) })
+    }
+
+    /// The size of the vocabulary. The embedding of a model may be larger.
+    ///
+    /// Gives: The number of its tokens, added ones included; -1 for an invalid handle.
+    #[inline]
+    pub fn vocabulary_size(&self) -> i64 {
+        unsafe { sys::accel_tokenizer_vocabulary_size(self.as_raw()) }
+    }
+
+    /// Describes a tokenizer by its files.
+    ///
+    /// Gives: A map: "model", the kind of vocabulary ("BPE", "WordPiece", "Unigram", "WordLevel");
+    /// "vocabulary_size"; of "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token" and
+    /// "mask_token" those that there are, and their ids under "bos_token_id" and so on;
+    /// "additional_special_tokens", a list; "eos_token_ids", a list of all that end an answer, by
+    /// generation_config.json too; "model_max_length", where it is known; "padding_side", "truncation_side";
+    /// "model_input_names"; "chat_templates", the names of them.
+    #[inline]
+    pub fn describe(&self) -> Result<Value> {
+        made(|out| unsafe { sys::accel_tokenizer_describe(self.as_raw(), out) })
+    }
+
+    /// The text of a chat, by a template in Jinja. A template has no access to files, time apart, or to the
+    /// program, and ends after a bounded number of steps.
+    ///
+    /// * `messages`: A list of maps, such as {"role": "user", "content": "..."}, or a text with such a list in
+    ///   JSON.
+    /// * `options`: `None`: defaults.
+    ///
+    /// Gives: A text.
+    ///
+    /// # Errors
+    /// InvalidArgument, TypeMismatch, NotFound.
+    #[inline]
+    pub fn chat_text(&self, messages: &Value, options: impl Into<Option<ChatOptions>>) -> Result<Value> {
+        let options = options.into();
+        let options = optional(&options)?;
+        memory::reads(messages)?;
+        made(|out| unsafe { sys::accel_tokenizer_chat_text(self.as_raw(), messages.as_raw(), options, out) })
+    }
+
+    /// The ids of a chat: its text, encoded without the special tokens that the template has put there itself.
+    ///
+    /// * `messages`: As [`Tokenizer::chat_text`](crate::Tokenizer::chat_text).
+    /// * `options`: As [`Tokenizer::chat_text`](crate::Tokenizer::chat_text).
+    ///
+    /// Gives: Int64 \[tokens\], on the CPU.
+    #[inline]
+    pub fn encode_chat(&self, messages: &Value, options: impl Into<Option<ChatOptions>>) -> Result<Tensor> {
+        let options = options.into();
+        let options = optional(&options)?;
+        memory::reads(messages)?;
+        made(|out| unsafe { sys::accel_tokenizer_encode_chat(self.as_raw(), messages.as_raw(), options, out) })
+    }
+}
+
+impl DecodeStream {
+    /// Begins to decode ids one after another, as generation gives them.
+    ///
+    /// * `tokenizer`: A tokenizer.
+    /// * `options`: `None`: defaults. clean_up_spaces must not be 1, because it would change text that is out
+    ///   already.
+    ///
+    /// Gives: The stream.
+    ///
+    /// # Errors
+    /// InvalidArgument.
+    #[inline]
+    pub fn new(tokenizer: &Tokenizer, options: impl Into<Option<DecodeOptions>>) -> Result<DecodeStream> {
+        let options = options.into();
+        let options = optional(&options)?;
+        made(|out| unsafe { sys::accel_decode_stream_create(tokenizer.as_raw(), options, out) })
+    }
+
+    /// The text that one more id completes.
+    ///
+    /// * `id`: The next id.
+    ///
+    /// Gives: A text; empty as long as the last character is not whole.
+    ///
+    /// # Errors
+    /// InvalidArgument.
+    #[inline]
+    pub fn step(&self, id: i64) -> Result<Value> {
+        made(|out| unsafe { sys::accel_decode_stream_step(self.as_raw(), id, out) })
+    }
+
+    /// Ends a text. The next step begins another one.
+    ///
+    /// Gives: A text: the rest, with U+FFFD for a character that is not whole; mostly empty.
+    #[inline]
+    pub fn finish(&self) -> Result<Value> {
+        made(|out| unsafe { sys::accel_decode_stream_finish(self.as_raw(), out) })
+    }
+}

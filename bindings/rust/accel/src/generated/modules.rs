@@ -59,18 +59,20 @@ impl Model {
     }
 
     /// A model from the configuration of a Hugging Face model, with fresh weights from the default generator.
-    /// Known: decoders, which are "gemma2", "gemma3_text", "gpt2", "llama", "mistral", "olmo2", "phi3", "qwen2" and
-    /// "qwen3", and encoders. Decoders take token ids int64 \[batch, length\] and give logits \[batch, length,
-    /// vocabulary\]. They also take "past_key_values", keys and values of earlier tokens, and then computes new ones
-    /// only: an empty list at the beginning, afterwards what the call before returned. The output is then \[logits,
-    /// past_key_values\]; these are a list of \[key, value\] for each layer, each \[batch, key heads, length, head
-    /// size\]. What a call returned can be continued several times, and may have memory behind it, so that tokens of
-    /// a later call are not copied. All but "gpt2" also take "attention_mask" \[batch, earlier length + length\] (1:
-    /// a token, 0: padding) and "position_ids" \[batch, length\]. Encoders, which are "bert", "distilbert" and
-    /// "roberta", take "input_ids", "attention_mask" (1: a token, 0: padding; all are tokens by default),
-    /// "token_type_ids" and "position_ids", each \[batch, length\]. `architectures` of the configuration says what
-    /// they give: a "BertModel" \[hidden states \[batch, length, hidden size\], pooled \[batch, hidden size\]\], a
-    /// "DistilBertModel" the hidden states; a "BertForMaskedLM" scores of the vocabulary for each token;
+    /// Known: decoders, which are "gemma2", "gemma3_text", "gpt2", "gpt_neox", "llama", "mistral", "mixtral",
+    /// "olmo2", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe" and "stablelm", and encoders. Decoders
+    /// take token ids int64 \[batch, length\] and give logits \[batch, length, vocabulary\]. They also take
+    /// "past_key_values", keys and values of earlier tokens, and then computes new ones only: an empty list at the
+    /// beginning, afterwards what the call before returned. The output is then \[logits, past_key_values\]; these are
+    /// a list of \[key, value\] for each layer, each \[batch, key heads, length, head size\]. What a call returned can
+    /// be continued several times, and may have memory behind it, so that tokens of a later call are not copied.
+    /// They also take "attention_mask" \[batch, earlier length + length\] (1: a token, 0: padding) and "position_ids"
+    /// \[batch, length\]. With experts and `output_router_logits` the output is a list, whose last is the loss of the
+    /// routers, times `router_aux_loss_coef`. Encoders, which are "bert", "distilbert" and "roberta", take
+    /// "input_ids", "attention_mask" (1: a token, 0: padding; all are tokens by default), "token_type_ids" and
+    /// "position_ids", each \[batch, length\]. `architectures` of the configuration says what they give: a
+    /// "BertModel" \[hidden states \[batch, length, hidden size\], pooled \[batch, hidden size\]\], a "DistilBertModel"
+    /// the hidden states; a "BertForMaskedLM" scores of the vocabulary for each token;
     /// "BertForSequenceClassification" scores of classes for each sequence, "BertForTokenClassification" for each
     /// token; and "BertForQuestionAnswering" \[scores of the first token of the answer, of the last one\]. Names of
     /// parameters are those of transformers.
@@ -394,15 +396,17 @@ impl Model {
         check(unsafe { sys::accel_module_tie(self.as_raw(), path.as_ptr(), source_path.as_ptr()) }).map(drop)
     }
 
-    /// Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of
-    /// earlier tokens are kept between the steps.
+    /// Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its
+    /// keys and values of earlier tokens are kept between the steps. An encoder-decoder reads the input once, and
+    /// its decoder adds tokens to options.decoder_tokens.
     ///
-    /// * `input_ids`: Int64 \[batch, length\].
-    /// * `attention_mask`: \[batch, length\], true: a token, false: padding, on the left. `None`: no padding.
+    /// * `input_ids`: Int64 \[batch, length\]; for an encoder-decoder that reads features, these.
+    /// * `attention_mask`: \[batch, length\], true: a token, false: padding, on the left; for an encoder-decoder
+    ///   anywhere. `None`: no padding.
     /// * `options`: `None`: defaults.
     ///
-    /// Gives: A map: "tokens" int64 \[batch, length + new\], and "log_probabilities" float32 \[batch, new\], of each
-    /// new token by the scores after the penalty.
+    /// Gives: A map: "tokens" int64 \[batch, length + new\], of an encoder-decoder \[batch, decoder_tokens + new\], and
+    /// "log_probabilities" float32 \[batch, new\], of each new token by the scores after the penalty.
     ///
     /// # Errors
     /// InvalidArgument, TypeMismatch, ShapeMismatch, InvalidState, Unsupported.
@@ -418,18 +422,20 @@ impl Model {
         })
     }
 
-    /// Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of
-    /// earlier tokens are kept between the steps.
+    /// Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its
+    /// keys and values of earlier tokens are kept between the steps. An encoder-decoder reads the input once, and
+    /// its decoder adds tokens to options.decoder_tokens.
     ///
-    /// * `input_ids`: Int64 \[batch, length\].
-    /// * `attention_mask`: \[batch, length\], true: a token, false: padding, on the left. `None`: no padding.
+    /// * `input_ids`: Int64 \[batch, length\]; for an encoder-decoder that reads features, these.
+    /// * `attention_mask`: \[batch, length\], true: a token, false: padding, on the left; for an encoder-decoder
+    ///   anywhere. `None`: no padding.
     /// * `options`: `None`: defaults.
     /// * `on_tokens(tokens)`: `None`: none. Gets the new tokens of all sequences as soon as they are known.
     ///   `tokens`: Int64 \[batch\]; pad_token for a sequence that has ended. Released by the library. Gives: BOOL
     ///   false ends all sequences. Leave NONE to go on.
     ///
-    /// Gives: A map: "tokens" int64 \[batch, length + new\], and "log_probabilities" float32 \[batch, new\], of each
-    /// new token by the scores after the penalty.
+    /// Gives: A map: "tokens" int64 \[batch, length + new\], of an encoder-decoder \[batch, decoder_tokens + new\], and
+    /// "log_probabilities" float32 \[batch, new\], of each new token by the scores after the penalty.
     ///
     /// # Errors
     /// InvalidArgument, TypeMismatch, ShapeMismatch, InvalidState, Unsupported.

@@ -158,6 +158,9 @@ crate::configuration::builder! {
     draft_model: Model = draft_model,
     load_prompt_cache: String = load_prompt_cache,
     save_prompt_cache: String = save_prompt_cache,
+    decoder_tokens: Value = decoder_tokens,
+    suppress_tokens: Value = suppress_tokens,
+    begin_suppress_tokens: Value = begin_suppress_tokens,
 }
 
 impl GenerateOptions {
@@ -262,6 +265,25 @@ impl GenerateOptions {
     /// A file for the keys and values of the prompt. Default: none.
     pub fn save_prompt_cache(mut self, save_prompt_cache: impl AsRef<str>) -> Self {
         self.0.save_prompt_cache = self.1.text(save_prompt_cache.as_ref());
+        self
+    }
+
+    /// A list of INT: what the decoder of an encoder-decoder begins with, such as \[decoder_start_token_id\]; Whisper
+    /// also has its language and task there. Default: none, for decoders.
+    pub fn decoder_tokens(mut self, decoder_tokens: impl Into<Value>) -> Self {
+        self.0.decoder_tokens = self.1.keep(decoder_tokens.into(), Value::as_raw);
+        self
+    }
+
+    /// A list of INT: tokens that are never chosen. Default: none.
+    pub fn suppress_tokens(mut self, suppress_tokens: impl Into<Value>) -> Self {
+        self.0.suppress_tokens = self.1.keep(suppress_tokens.into(), Value::as_raw);
+        self
+    }
+
+    /// A list of INT: tokens that are not chosen first. Default: none.
+    pub fn begin_suppress_tokens(mut self, begin_suppress_tokens: impl Into<Value>) -> Self {
+        self.0.begin_suppress_tokens = self.1.keep(begin_suppress_tokens.into(), Value::as_raw);
         self
     }
 }

@@ -36,6 +36,7 @@ struct Fp8Settings {
   Setting<std::optional<bool>> fsdp_all_gather{};
   Setting<std::optional<bool>> pad_inner_dim{};
   Setting<std::string> skip_names{};
+  Setting<bool> compress_activations{true};
 
   static const OptionTable& table() { return option_tables::fp8_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -57,6 +58,7 @@ struct Fp8Settings {
     visit(table().fields[13], settings.fsdp_all_gather...);
     visit(table().fields[14], settings.pad_inner_dim...);
     visit(table().fields[15], settings.skip_names...);
+    visit(table().fields[16], settings.compress_activations...);
   }
 };
 
