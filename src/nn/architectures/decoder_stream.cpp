@@ -62,10 +62,6 @@ void require_layers(const c10::IValue* past, size_t layers) {
           " layers; expected ", layers, ", as an earlier call returned it");
 }
 
-namespace {
-
-// The keys and values of a layer, [batch, heads, length, size], behind those of earlier tokens: nothing, or [key,
-// value].
 void put_behind(const c10::IValue& past, at::Tensor& key, at::Tensor& value) {
   const auto earlier = tree::sequence_items(past);
   if (earlier.empty()) return;
@@ -74,8 +70,6 @@ void put_behind(const c10::IValue& past, at::Tensor& key, at::Tensor& value) {
   key = append_positions(earlier[0].toTensor(), key);
   value = append_positions(earlier[1].toTensor(), value);
 }
-
-}  // namespace
 
 CachedHeads attend_behind(const c10::IValue* past, const at::Tensor& query, at::Tensor key, at::Tensor value,
                           const AttentionRule& rule) {

@@ -34,6 +34,10 @@ struct AttentionRule {
 at::Tensor attend_causally(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                            const AttentionRule& rule);
 
+// The keys and values of a layer, [batch, heads, length, size], behind those of earlier tokens: nothing, or [key,
+// value].
+void put_behind(const c10::IValue& past, at::Tensor& key, at::Tensor& value);
+
 // Attention of the positions of a call, behind those of `past`: null, an empty list, [key, value] or a layer cache.
 struct CachedHeads {
   at::Tensor mixed;

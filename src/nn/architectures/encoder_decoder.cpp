@@ -71,7 +71,7 @@ c10::IValue SequenceStack::forward(const Inputs& inputs) {
   at::Tensor mask;
   c10::IValue states, states_mask;
   if (is_decoder_) {
-    DecoderStream stream{hidden, begin, length, std::nullopt, {}, {}, {}};
+    DecoderStream stream{hidden, begin, length, std::nullopt, {}, {}, {}, {}};
     stream.take_padding(input_or_none(inputs, 1), {}, hidden.size(0));
     // Scores of relative positions are a mask, so that no rule adds that of the order of tokens.
     if (relative.defined() && !stream.tokens_mask.defined() && length > 1)

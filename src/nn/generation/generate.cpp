@@ -209,7 +209,8 @@ Generated generate_batch(NextScores& source, const at::Tensor& prompts, const at
   at::Tensor tokens = prompts, added = prompts, is_token = mask.defined() ? mask.to(at::kBool) : mask;
   std::vector<at::Tensor> log_probabilities;
   for (int64_t step = 0; step < settings.max_new_tokens && tokens.size(1) <= limit; step++) {
-    ChosenTokens chosen = choose_tokens(without_suppressed(source.scores(added, has_ended), settings, step == 0), tokens, is_token, settings.choice, generator);
+    ChosenTokens chosen = choose_tokens(without_suppressed(source.scores(added, has_ended), settings, step == 0),
+                                        tokens, is_token, settings.choice, generator);
     if (has_stops) {
       chosen.tokens = at::where(has_ended, settings.pad_token, chosen.tokens);
       chosen.log_probabilities = chosen.log_probabilities.masked_fill(has_ended, 0);

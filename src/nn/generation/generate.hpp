@@ -31,8 +31,8 @@ using OnTokens = std::function<bool(const at::Tensor& tokens)>;
 // An encoder-decoder (decoded_sequences.hpp) reads `tokens`, which may be features [batch, ...], with padding anywhere,
 // and `Generated::tokens` are the decoder's. Any other `module` takes tokens and past_key_values, as decoders of this
 // library do, in its evaluation mode. `tokens` are int64 [batch, length]; those whose `mask` [batch, length] is 0 are
-// padding, on the left; undefined: there is none. Ends at the model's last position, too. Computes without gradients. On
-// another device than the CPU the host waits for each token only where stops, draws or `on_tokens` need that.
+// padding, on the left; undefined: there is none. Ends at the model's last position, too. Computes without gradients.
+// On another device than the CPU the host waits for each token only where stops, draws or `on_tokens` need that.
 // INVALID_STATE for scores that are not finite.
 Generated generate(Module& module, const at::Tensor& tokens, const at::Tensor& mask, const GenerationSettings& settings,
                    const OnTokens& on_tokens = nullptr, const PromptCaches& prompts = {});

@@ -26,7 +26,8 @@ void check_generation(const GenerationSettings& settings) {
 
 void check_unsuppressed(const GenerationSettings& settings) {
   require(settings.suppress_tokens.empty() && settings.begin_suppress_tokens.empty() && settings.decoder_tokens.empty(),
-          Status::kUnsupported, "suppress_tokens, begin_suppress_tokens or decoder_tokens are given; expected none in a ",
+          Status::kUnsupported,
+          "suppress_tokens, begin_suppress_tokens or decoder_tokens are given; expected none in a ",
           "generation batch, nor where tokens are guessed");
 }
 

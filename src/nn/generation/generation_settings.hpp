@@ -25,7 +25,7 @@ struct GenerationSettings {
   std::vector<int64_t> stop_tokens;                  // end the sequence that gets one
   std::vector<std::vector<int64_t>> stop_sequences;  // end the sequence whose new tokens end with one
   int64_t pad_token = 0;                             // stands behind the end of a sequence
-  // What the decoder of an encoder-decoder begins with; empty for other models.
+  // The first tokens of an encoder-decoder's decoder; empty for other models.
   std::vector<int64_t> decoder_tokens = {};
   std::vector<int64_t> suppress_tokens = {};        // are never chosen
   std::vector<int64_t> begin_suppress_tokens = {};  // are not chosen first
