@@ -19,7 +19,6 @@
 #include "tensor/device/generator.hpp"
 
 namespace accel::nn {
-namespace {
 
 constexpr int64_t kUnlimited = INT64_MAX, kMostNewTokens = int64_t{1} << 40;
 
@@ -45,6 +44,8 @@ struct EndedPrompt {
   std::vector<int64_t> tokens;
   std::unique_ptr<CachedSequence> cache;
 };
+
+namespace {
 
 int64_t common_length(const std::vector<int64_t>& a, const std::vector<int64_t>& b, int64_t most) {
   const auto end = a.begin() + std::min<int64_t>(most, static_cast<int64_t>(std::min(a.size(), b.size())));
