@@ -11,7 +11,9 @@ BESIDE = {"document_offsets": "Dataset::packed", "gradient_group": "State::local
           "state": "State::load_checkpoint_in_model", "types": "Dataset::csv"}
 # The type and the value of fields that are not numbers, by type or by name.
 RULES = {"accel_value_t": ("impl Into<Value>", "self.1.keep({}.into(), Value::as_raw)"), "char": ("impl AsRef<str>", "self.1.text({}.as_ref())"),
-         "accel_tensor_t": ("Tensor", "self.1.keep({}, |tensor| tensor.as_raw())"), "accel_module_t": ("Model", "self.1.keep({}, |model| model.as_raw())"), "delimiter": ("u8", "{}.into()")}
+         "accel_tensor_t": ("Tensor", "self.1.keep({}, |tensor| tensor.as_raw())"),
+         "accel_module_t": ("crate::module::Model", "self.1.keep(KeptModel({}), |model| model.0.as_raw())"),
+         "delimiter": ("u8", "{}.into()")}
 # What is read and written in the place of a parameter of such a type.
 STORED = {"impl Into<Value>": "Value", "impl AsRef<str>": "String"}
 

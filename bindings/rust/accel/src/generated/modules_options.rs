@@ -155,7 +155,7 @@ crate::configuration::builder! {
     stop_sequences: Value = stop_sequences,
     speculated_tokens: i64 = speculated_tokens,
     lookup_tokens: i64 = lookup_tokens,
-    draft_model: Model = draft_model,
+    draft_model: crate::module::Model = draft_model,
     load_prompt_cache: String = load_prompt_cache,
     save_prompt_cache: String = save_prompt_cache,
     decoder_tokens: Value = decoder_tokens,
@@ -250,8 +250,8 @@ impl GenerateOptions {
     }
 
     /// A smaller decoder with the same vocabulary, which guesses. Default: none.
-    pub fn draft_model(mut self, draft_model: Model) -> Self {
-        self.0.draft_model = self.1.keep(draft_model, |model| model.as_raw());
+    pub fn draft_model(mut self, draft_model: crate::module::Model) -> Self {
+        self.0.draft_model = self.1.keep(KeptModel(draft_model), |model| model.0.as_raw());
         self
     }
 
