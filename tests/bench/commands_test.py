@@ -45,6 +45,7 @@ SMALL = {
 ELSEWHERE = {
     "bigmodel": "needs the files of a Llama",
     "call-overhead": "needs the other languages' compilers",
+    "language-model": "needs the files of a Llama",
     "roofline": "roofline_test.py",
     "staged": "device_test.py",
 }

@@ -1,5 +1,5 @@
 // A backend plugin for tests of any device, whose works are those of other_works.hpp. Tensors go through host memory
-// and the plugin ucx, which is loaded already: its folder is ACCEL_PLUGIN_PATH.
+// and the plugin ucx, which is loaded already: its folder is one of ACCEL_PLUGIN_PATH.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/empty.h>
@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -253,11 +254,14 @@ class OtherWorksBackend final : public c10d::Backend {
 };
 
 accel::comm::CreateBackend find_ucx() {
-  const char* const folder = std::getenv("ACCEL_PLUGIN_PATH");
-  const std::string path = std::string(folder == nullptr ? "." : folder) + "/libaccel_ucx.so";
-  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
-  if (library == nullptr) return nullptr;
-  return reinterpret_cast<accel::comm::CreateBackend>(dlsym(library, accel::comm::kCreateBackendSymbol));
+  const char* const folders = std::getenv("ACCEL_PLUGIN_PATH");
+  std::istringstream list(folders == nullptr ? "." : folders);
+  for (std::string folder; std::getline(list, folder, ':');) {
+    void* const library = dlopen((folder + "/libaccel_ucx.so").c_str(), RTLD_NOW | RTLD_NOLOAD);
+    if (library != nullptr)
+      return reinterpret_cast<accel::comm::CreateBackend>(dlsym(library, accel::comm::kCreateBackendSymbol));
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -266,7 +270,7 @@ extern "C" __attribute__((visibility("default"))) c10d::Backend* accel_create_ba
     const accel::comm::BackendArguments* arguments, char* error, size_t error_size) {
   const auto create = find_ucx();
   if (create == nullptr) {
-    std::snprintf(error, error_size, "the plugin ucx is not loaded; expected it in the folder ACCEL_PLUGIN_PATH");
+    std::snprintf(error, error_size, "the plugin ucx is not loaded; expected it in a folder of ACCEL_PLUGIN_PATH");
     return nullptr;
   }
   accel::comm::BackendArguments own = *arguments;

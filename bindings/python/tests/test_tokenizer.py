@@ -13,15 +13,15 @@ WORDS = json.dumps({
 CONFIG = json.dumps({"pad_token": "<p>", "unk_token": "<u>", "chat_template": "{% for m in messages %}{{ m.content }} {% endfor %}"})
 
 
-@pytest.fixture
-def tokenizer():
+def new_tokenizer():
     try:
         return accel.Tokenizer.from_json(WORDS, CONFIG)
     except errors.UnsupportedError as error:
         pytest.skip(str(error))
 
 
-def test_text_and_back(tokenizer):
+def test_text_and_back():
+    tokenizer = new_tokenizer()
     ids = tokenizer.encode("hello world")
     assert ids.tolist() == [1, 2]
     assert tokenizer.decode(ids) == "hello world"
@@ -30,13 +30,15 @@ def test_text_and_back(tokenizer):
     assert tokenizer.describe()["pad_token_id"] == 3
 
 
-def test_batches(tokenizer):
+def test_batches():
+    tokenizer = new_tokenizer()
     batch = tokenizer.encode_batch(["hello", ("hello", "world")], padding_side="left")
     assert batch["input_ids"].tolist() == [[3, 1], [1, 2]]
     assert batch["attention_mask"].tolist() == [[0, 1], [1, 1]]
 
 
-def test_chats(tokenizer):
+def test_chats():
+    tokenizer = new_tokenizer()
     messages = [{"role": "user", "content": "hello"}]
     assert tokenizer.chat_text(messages) == "hello "
     assert tokenizer.encode_chat(messages).tolist() == [1]
