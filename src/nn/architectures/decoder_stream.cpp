@@ -80,9 +80,14 @@ CachedHeads attend_behind(const c10::IValue* past, const at::Tensor& query, at::
   return {std::move(mixed), tree::new_list({std::move(key), std::move(value)})};
 }
 
-at::Tensor wanted_states(const at::Tensor& hidden, const c10::IValue& past) {
-  const LayerCache* const cache = LayerCache::first_of(past);
-  return cache == nullptr ? hidden : hidden.index_select(1, cache->wanted().to(hidden.device()));
+c10::IValue with_scores(const c10::IValue& output, const std::function<at::Tensor(const at::Tensor& states)>& head) {
+  if (output.isTensor()) return head(output.toTensor());
+  std::vector<c10::IValue> parts = tree::sequence_items(output).vec();
+  at::Tensor states = parts[0].toTensor();
+  if (const LayerCache* const cache = LayerCache::first_of(parts[1]))
+    states = states.index_select(1, cache->wanted().to(states.device()));
+  parts[0] = head(states);
+  return tree::new_list(std::move(parts));
 }
 
 at::Tensor attend_causally(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,

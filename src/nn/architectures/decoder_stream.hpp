@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,8 +47,9 @@ struct CachedHeads {
 CachedHeads attend_behind(const c10::IValue* past, const at::Tensor& query, at::Tensor key, at::Tensor value,
                           const AttentionRule& rule);
 
-// The states [1, tokens, hidden] of the tokens whose scores are needed, in a call with a layer cache.
-at::Tensor wanted_states(const at::Tensor& hidden, const c10::IValue& past);
+// The output of a model with its states replaced by their scores. In a call with a layer cache `head` gets the states
+// [1, tokens, hidden] of the tokens whose scores are needed alone.
+c10::IValue with_scores(const c10::IValue& output, const std::function<at::Tensor(const at::Tensor& states)>& head);
 
 struct DecoderStream {
   at::Tensor hidden;

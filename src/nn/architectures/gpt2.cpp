@@ -283,9 +283,7 @@ class Gpt2LmHeadModel final : public Module {
 
  private:
   c10::IValue scores_of(const c10::IValue& output) {
-    if (output.isTensor()) return lm_head_->call(output.toTensor());
-    const auto parts = tree::sequence_items(output);
-    return tree::new_list({lm_head_->call(wanted_states(parts[0].toTensor(), parts[1])), parts[1]});
+    return with_scores(output, [this](const at::Tensor& states) { return lm_head_->call(states); });
   }
 
   ModulePtr transformer_, lm_head_;

@@ -225,13 +225,7 @@ class DecoderForCausalLm final : public Module, public RenamedChildren {
 
  private:
   c10::IValue scores_of(const c10::IValue& output) {
-    if (output.isTensor()) return capped(lm_head_->call(output.toTensor()));
-    std::vector<c10::IValue> parts = tree::sequence_items(output).vec();
-    at::Tensor states = parts[0].toTensor();
-    // A router loss may stand there without a cache.
-    if (tree::is_sequence(parts[1])) states = wanted_states(states, parts[1]);
-    parts[0] = capped(lm_head_->call(states));
-    return tree::new_list(std::move(parts));
+    return with_scores(output, [this](const at::Tensor& states) { return capped(lm_head_->call(states)); });
   }
 
   at::Tensor capped(const at::Tensor& scores) const {

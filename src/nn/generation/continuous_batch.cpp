@@ -45,15 +45,6 @@ struct EndedPrompt {
   std::unique_ptr<CachedSequence> cache;
 };
 
-namespace {
-
-int64_t common_length(const std::vector<int64_t>& a, const std::vector<int64_t>& b, int64_t most) {
-  const auto end = a.begin() + std::min<int64_t>(most, static_cast<int64_t>(std::min(a.size(), b.size())));
-  return std::mismatch(a.begin(), end, b.begin()).first - a.begin();
-}
-
-}  // namespace
-
 const char* sequence_end_name(SequenceEnd end) {
   switch (end) {
     case SequenceEnd::kStop:
@@ -76,7 +67,7 @@ class ContinuousBatch::Running {
     check(limits.max_sequences >= 1, "max_sequences", limits.max_sequences, "1 or more");
     check(limits.max_cached_tokens >= 0, "max_cached_tokens", limits.max_cached_tokens, "0 or more");
     check(limits.max_prompt_tokens >= 1, "max_prompt_tokens", limits.max_prompt_tokens, "1 or more");
-    require_evaluation();
+    require_evaluation(*module_);
   }
 
   int64_t add(std::vector<int64_t> prompt, const GenerationSettings& settings) {
@@ -122,7 +113,7 @@ class ContinuousBatch::Running {
   }
 
   std::vector<NewToken> step() {
-    require_evaluation();
+    require_evaluation(*module_);
     const at::NoGradGuard no_grad;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -145,11 +136,6 @@ class ContinuousBatch::Running {
   }
 
  private:
-  void require_evaluation() const {
-    require(!module_->is_training(), Status::kInvalidState,
-            "the model is in training, where dropout changes what it gives; expected accel_module_train(module, 0)");
-  }
-
   int64_t capacity() const { return limits_.max_cached_tokens == 0 ? kUnlimited : limits_.max_cached_tokens; }
 
   // With whole blocks; the first one may be a copy of a shared one.
@@ -216,7 +202,7 @@ class ContinuousBatch::Running {
     int64_t length = 0;
     const auto compare = [&](const std::vector<int64_t>& tokens, const CachedSequence* cache) {
       if (cache == nullptr) return;
-      const int64_t common = common_length(sequence.tokens, tokens, std::min(most, cache->length()));
+      const int64_t common = std::min({common_length(sequence.tokens, tokens), most, cache->length()});
       if (common <= length) return;
       longest = cache;
       length = common;

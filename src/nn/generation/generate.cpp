@@ -36,12 +36,6 @@ bool takes(const Module& module, const char* input) {
   return std::find(names.begin(), names.end(), input) != names.end();
 }
 
-void check_settings(const Module& module, const GenerationSettings& settings) {
-  require(!module.is_training(), Status::kInvalidState,
-          "the model is in training, where dropout changes what it gives; expected accel_module_train(module, 0)");
-  check_generation(settings);
-}
-
 void check_inputs(const Module& module, const at::Tensor& tokens, const at::Tensor& mask,
                   const GenerationSettings& settings) {
   require(takes(module, "past_key_values"), Status::kUnsupported, "a module of kind '", module.kind(),
@@ -60,11 +54,6 @@ void check_inputs(const Module& module, const at::Tensor& tokens, const at::Tens
   require(
       mask.select(1, -1).to(at::kBool).all().item<bool>(), Status::kInvalidArgument,
       "attention_mask has padding at the end of a sequence; expected padding on the left, where no token follows it");
-}
-
-int64_t common_length(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
-  const auto end = a.begin() + static_cast<int64_t>(std::min(a.size(), b.size()));
-  return std::mismatch(a.begin(), end, b.begin()).first - a.begin();
 }
 
 // The scores of the next tokens of a batch of sequences.
@@ -284,7 +273,8 @@ Generated generate_guessed(Module& module, const at::Tensor& prompt, const Gener
 Generated generate(Module& module, const at::Tensor& tokens, const at::Tensor& mask, const GenerationSettings& settings,
                    const OnTokens& on_tokens, const PromptCaches& prompts) {
   const at::NoGradGuard no_grad;
-  check_settings(module, settings);
+  require_evaluation(module);
+  check_generation(settings);
   const bool has_prompts = prompts.given != nullptr || prompts.made != nullptr;
   if (is_encoder_decoder(module)) {
     require(!has_prompts && !settings.speculation.guesses(), Status::kUnsupported, "a module of kind '", module.kind(),
@@ -305,10 +295,11 @@ Generated generate(Module& module, const at::Tensor& tokens, const at::Tensor& m
   require(tokens.size(0) == 1 || (prompts.made == nullptr && !settings.speculation.guesses()), Status::kUnsupported,
           "input_ids has ", tokens.size(0), " sequences; expected one, to save its prompt or to guess its tokens. ",
           "Others can be guessed in a generation batch");
-  if (settings.speculation.guesses()) check_unsuppressed(settings);
-  if (settings.speculation.guesses())
+  if (settings.speculation.guesses()) {
+    check_unsuppressed(settings);
     return generate_guessed(module, mask.defined() ? tokens.masked_select(mask.to(at::kBool)) : tokens[0], settings,
                             prompts, on_tokens);
+  }
   // On other devices one kernel for the whole batch is faster than one for each sequence.
   if (is_paged && (tokens.is_cpu() || has_prompts)) {
     PagedScores source(module, mask, prompts);

@@ -8,6 +8,11 @@
 
 namespace accel::nn {
 
+void require_evaluation(const Module& module) {
+  require(!module.is_training(), Status::kInvalidState,
+          "the model is in training, where dropout changes what it gives; expected accel_module_train(module, 0)");
+}
+
 void check_generation(const GenerationSettings& settings) {
   require(settings.max_new_tokens >= 1, Status::kInvalidArgument, "max_new_tokens is ", settings.max_new_tokens,
           "; expected 1 or more");
@@ -29,6 +34,11 @@ void check_unsuppressed(const GenerationSettings& settings) {
           Status::kUnsupported,
           "suppress_tokens, begin_suppress_tokens or decoder_tokens are given; expected none in a ",
           "generation batch, nor where tokens are guessed");
+}
+
+int64_t common_length(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+  const auto end = a.begin() + static_cast<int64_t>(std::min(a.size(), b.size()));
+  return std::mismatch(a.begin(), end, b.begin()).first - a.begin();
 }
 
 bool ends_with_stop(const std::vector<int64_t>& tokens, size_t prompt_length, const GenerationSettings& settings) {

@@ -34,11 +34,17 @@ struct GenerationSettings {
   SpeculationSettings speculation;
 };
 
+// INVALID_STATE for a model in training.
+void require_evaluation(const Module& module);
+
 // INVALID_ARGUMENT that names the setting.
 void check_generation(const GenerationSettings& settings);
 
 // UNSUPPORTED if some tokens may not be chosen, or the settings are for an encoder-decoder.
 void check_unsuppressed(const GenerationSettings& settings);
+
+// The number of first tokens in which both agree.
+int64_t common_length(const std::vector<int64_t>& a, const std::vector<int64_t>& b);
 
 // Whether the tokens behind the first `prompt_length` end with a stop token or sequence.
 bool ends_with_stop(const std::vector<int64_t>& tokens, size_t prompt_length, const GenerationSettings& settings);
