@@ -216,11 +216,11 @@ class EstimateMemory(unittest.TestCase):
     def test_configurations_that_are_not_known(self):
         folder = self.root / "unknown"
         folder.mkdir()
-        (folder / "config.json").write_text('{"model_type": "t5"}')
+        (folder / "config.json").write_text('{"model_type": "bloom"}')
         for path in (folder, folder / "config.json"):
             result = accel(path)
             self.assertEqual((result.returncode, result.stdout), (3, ""))
-            self.assertIn("model_type 't5' is not known; expected one of llama, mistral", result.stderr)
+            self.assertIn("model_type 'bloom' is not known; expected one of llama, mistral", result.stderr)
 
     def test_the_library_of_a_model(self):
         programs = self.root / "python"

@@ -127,7 +127,7 @@ class EnvironmentReport(LaunchTest):
             pathlib.Path(folder, "libaccel_cuda_graphs.so").touch()
             plugins = json.loads(self.report("--json", ACCEL_PLUGIN_PATH=folder))["plugins"]
             self.assertEqual(plugins["cuda_graphs"], os.path.join(folder, "libaccel_cuda_graphs.so"))
-            self.assertLessEqual(set(plugins), {"ucx", "nccl", "cuda_graphs", "http"})
+            self.assertLessEqual(set(plugins), {"ucx", "nccl", "cuda_graphs", "http", "tokenizers"})
 
     # Regression: the quick start trained in float32 on processors with bf16 instructions, for it read a line that `accel env` no
     # longer had.

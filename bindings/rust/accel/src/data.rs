@@ -16,5 +16,5 @@ pub use dataset::Dataset;
 pub use items::Items;
 pub use loader::DataLoader;
 pub use sampler::Sampler;
-pub use tokenizer::{DecodeStream, Tokenizer};
 pub use stream::Reader;
+pub use tokenizer::{DecodeStream, Tokenizer};
