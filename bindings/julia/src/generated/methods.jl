@@ -2359,6 +2359,18 @@ DecodeStream(tokenizer::Tokenizer; options...) =
     made(DecodeStream, out -> with_options(given -> LibAccel.accel_decode_stream_create(tokenizer, given, out), LibAccel.accel_decode_options_t; options...))
 
 """
+    decode!(stream, id)
+
+The text that one more id completes.
+
+- `id`: The next id.
+
+Gives: A text; empty as long as the last character is not whole.
+"""
+decode!(stream::DecodeStream, id) =
+    result(out -> LibAccel.accel_decode_stream_step(stream, id, out))
+
+"""
     current_epoch(loader)
 
 The epoch that the loader is in.
@@ -3818,18 +3830,6 @@ Gives: A text, or a list of texts.
 """
 decode(tokenizer::Tokenizer, ids::Tensor; options...) =
     result(out -> with_options(given -> LibAccel.accel_tokenizer_decode(tokenizer, ids, given, out), LibAccel.accel_decode_options_t; options...))
-
-"""
-    step(stream, id)
-
-The text that one more id completes.
-
-- `id`: The next id.
-
-Gives: A text; empty as long as the last character is not whole.
-"""
-step(stream::DecodeStream, id) =
-    result(out -> LibAccel.accel_decode_stream_step(stream, id, out))
 
 """
     finish(stream)

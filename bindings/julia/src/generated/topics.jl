@@ -141,17 +141,17 @@ module Data
 using ..Accel: ArrowDataset, CsvDataset, DataLoader, Dataset, DecodeStream, DistributedSampler, ImageDataset, JsonLinesDataset,
     LengthGroupedSampler, LinesDataset, Loop, PackedDataset, RaggedDataset, RandomDraws, RandomSampler, SafetensorsDataset,
     Sampler, SequentialSampler, StreamDataset, SubsetSampler, TensorDataset, TextDataset, Tokenizer, WeightedSampler,
-    WindowsDataset, as_stream, chat_text, config, current_epoch, decode, describe, encode, encode_batch, encode_chat,
+    WindowsDataset, as_stream, chat_text, config, current_epoch, decode, decode!, describe, encode, encode_batch, encode_chat,
     even_batches!, finish, id_to_token, indices, load_state_dict!, map_file, num_skipped, set_batch!, set_epoch!,
-    skip_first_batches, state_dict, step, subset, token_to_id, tokenizer_from_json, total_batch_size, total_dataset_length,
-    valid_rows, vocabulary_size
+    skip_first_batches, state_dict, subset, token_to_id, tokenizer_from_json, total_batch_size, total_dataset_length, valid_rows,
+    vocabulary_size
 export ArrowDataset, CsvDataset, DataLoader, Dataset, DecodeStream, DistributedSampler, ImageDataset, JsonLinesDataset,
     LengthGroupedSampler, LinesDataset, Loop, PackedDataset, RaggedDataset, RandomDraws, RandomSampler, SafetensorsDataset,
     Sampler, SequentialSampler, StreamDataset, SubsetSampler, TensorDataset, TextDataset, Tokenizer, WeightedSampler,
-    WindowsDataset, as_stream, chat_text, config, current_epoch, decode, describe, encode, encode_batch, encode_chat,
+    WindowsDataset, as_stream, chat_text, config, current_epoch, decode, decode!, describe, encode, encode_batch, encode_chat,
     even_batches!, finish, id_to_token, indices, load_state_dict!, map_file, num_skipped, set_batch!, set_epoch!,
-    skip_first_batches, state_dict, step, subset, token_to_id, tokenizer_from_json, total_batch_size, total_dataset_length,
-    valid_rows, vocabulary_size
+    skip_first_batches, state_dict, subset, token_to_id, tokenizer_from_json, total_batch_size, total_dataset_length, valid_rows,
+    vocabulary_size
 end
 
 """
