@@ -313,7 +313,7 @@ std::shared_ptr<Fp8Layers> layers_that_compress(bool compresses) {
   return make_fp8_layers(recipe, select_fp8_layers(*model, recipe), c10::Device(c10::kCPU));
 }
 
-TEST(Fp8Activations, OperatorsKeepThemIn8Bits) {
+TEST(Fp8LayersActivations, OperatorsKeepThemIn8Bits) {
   const at::Tensor x = at::randn({4, 6, 32}).requires_grad_(), y = at::randn({4, 6, 32}).requires_grad_();
   const at::Tensor weight = at::full({32}, 1.0), heads = at::randn({2, 3, 6, 16}).requires_grad_();
   const std::pair<const char*, std::function<at::Tensor()>> operators[] = {
@@ -339,7 +339,7 @@ TEST(Fp8Activations, OperatorsKeepThemIn8Bits) {
   EXPECT_FALSE(are_in_8_bits(kept_by(layers, [&] { x* table; })));  // no gate
 }
 
-TEST(Fp8Activations, GradientsAreThoseOfRoundedOnes) {
+TEST(Fp8LayersActivations, GradientsAreThoseOfRoundedOnes) {
   const at::Tensor x = at::randn({8, 32}), gradient = at::randn({8, 32});
   const auto layers = layers_that_compress(true);
   const at::Tensor given = x.clone().requires_grad_(), doubled = given * 2;
