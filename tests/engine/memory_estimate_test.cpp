@@ -430,6 +430,15 @@ std::vector<Training> language_models() {
               settings.batch_size = 16;  // so that temporary tensors of a layer are few beside what is kept
               settings.mixed_precision = Precision::kFp8;
             }),
+      model("full_shard_fp8", 2,
+            [](Settings& settings) {
+              const int64_t batch = 1, length = 128;  // parameters are most of the memory
+              settings = sharded(2);
+              settings.model_options.fsdp.transformer_cls_names_to_wrap = std::string("GPT2Block");
+              settings.batch_size = batch;
+              settings.sequence_length = length;
+              settings.mixed_precision = Precision::kFp8;
+            }),
       split("tensor"),
       split("sequence", sequences),
       split("sequence_kept",
@@ -460,6 +469,7 @@ std::vector<Training> language_models() {
     };
     if (name == "dropout") replace("\"resid_pdrop\": 0", "\"resid_pdrop\": 0.1");
     if (name == "fp8") replace("\"n_layer\": 8", "\"n_layer\": 16");
+    if (name == "full_shard_fp8") replace("\"n_embd\": 128", "\"n_embd\": 512");
     if (name == "loss") replace("\"vocab_size\": 64", "\"vocab_size\": 2048");
     if (name == "llama")
       run.config = R"({"model_type": "llama", "hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 8,

@@ -1,33 +1,18 @@
 #include "parallel/ddp/replicated_memory.hpp"
 
-#include "config/generated/choices/fp8_scaling.hpp"
 #include "config/generated/choices/precision.hpp"
 #include "config/generated/settings/prepare/estimate_memory.hpp"
-#include "nn/low_precision/fp8_selection.hpp"
 #include "nn/module_walks.hpp"
-#include "precision/fp8_recipe.hpp"
+#include "parallel/fp8_estimate.hpp"
 
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
-#include <unordered_map>
 
 namespace accel::parallel {
 namespace {
 
 int64_t bytes_of(const at::Tensor& tensor) { return static_cast<int64_t>(tensor.nbytes()); }
-
-// The bytes of an element of the copies that fp8 keeps of each weight that it covers: with scales of rows or blocks of
-// both the weight and the transposed one.
-std::unordered_map<const at::TensorImpl*, int64_t> fp8_copies(const nn::Module& module, Precision precision) {
-  std::unordered_map<const at::TensorImpl*, int64_t> copies;
-  const auto recipe = precision::fp8_recipe_without_call(precision);
-  if (!recipe) return copies;
-  const bool has_both = recipe->scaling == Fp8Scaling::kRowwise || recipe->scaling == Fp8Scaling::kBlockwise;
-  for (const auto& [name, weight] : nn::select_fp8_layers(module, *recipe).layers)
-    copies[weight.unsafeGetTensorImpl()] = has_both ? 2 : 1;
-  return copies;
-}
 
 // Which weights an operator casts is only known when it runs: taken are all but vectors.
 int64_t autocast_copy(const at::Tensor& parameter, Precision precision) {
@@ -41,12 +26,11 @@ MemoryEstimate estimate_replicated_memory(const nn::Module& module, const Estima
                                           const StateBytes& state_bytes) {
   MemoryUse use;
   int64_t gradients = 0, largest_gradient = 0;
-  const auto in_fp8 = fp8_copies(module, settings.mixed_precision);
+  const Fp8Estimate fp8(module, settings.mixed_precision);
   for (const at::Tensor& parameter : module.parameters()) {
     use.parameters += bytes_of(parameter);
-    const auto covered = in_fp8.find(parameter.unsafeGetTensorImpl());
-    use.parameter_copies += covered != in_fp8.end() ? parameter.numel() * covered->second
-                                                    : autocast_copy(parameter, settings.mixed_precision);
+    use.parameter_copies +=
+        fp8.covers(parameter) ? fp8.copy_bytes(parameter.numel()) : autocast_copy(parameter, settings.mixed_precision);
     if (!parameter.requires_grad()) continue;
     use.optimizer_states += state_bytes(parameter);
     gradients += bytes_of(parameter);

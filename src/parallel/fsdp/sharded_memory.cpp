@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "config/generated/settings/prepare/estimate_memory.hpp"
 #include "nn/module_walks.hpp"
+#include "parallel/fp8_estimate.hpp"
 #include "parallel/fsdp/auto_wrap.hpp"
 #include "parallel/fsdp/fully_sharded_data_parallel.hpp"
 #include "parallel/fsdp/group_memory.hpp"
@@ -56,8 +57,10 @@ struct Group {
   std::string path;
   std::vector<Member> members;
   size_t trained = 0;
-  Uses uses;  // of its parameters and those of the groups inside
-  int64_t gathered = 0;
+  Uses uses;             // of its parameters and those of the groups inside
+  int64_t gathered = 0;  // from when the gathering starts
+  int64_t unpacked = 0;  // from when the parameters are whole: numbers of weights that are gathered in 8 bits
+  bool is_gathered = false, is_whole = false;
 
   bool contains(const Group& other) const {
     return path.empty() || other.path == path || other.path.compare(0, path.size() + 1, path + ".") == 0;
@@ -75,6 +78,7 @@ class ShardedStep {
         shard_ranks_(static_cast<int>(*settings.data_parallel_shard_size)),
         expert_shard_ranks_(expert_shard_ranks(settings)),
         policy_(mixed_precision_policy(fsdp_)),
+        fp8_(*module, settings.mixed_precision),
         placements_(nn::placements(*module)) {
     number_uses(*module);
     const std::vector<WrappedModule> modules = wrap_modules(module, fsdp_, kExpertAxes);
@@ -83,7 +87,6 @@ class ShardedStep {
     widen_uses();
     order_ = registration_order(*module, modules);
     schedule_.emplace(order_, fsdp_);
-    is_gathered_.assign(groups_.size(), false);
     kept_.assign(groups_.size(), 0);
   }
 
@@ -114,9 +117,7 @@ class ShardedStep {
       const ShardedParameter& parameter = *member.parameter;
       const int64_t elements = parameter.layout().elements_per_rank();
       use_.parameters += aligned_shard_bytes(elements, parameter.layout().dtype());
-      if (parameter.layout().dtype() != parameter.layout().compute_dtype())
-        use_.parameter_copies += aligned_shard_bytes(elements, parameter.layout().compute_dtype());
-      group.gathered += aligned_shard_bytes(parameter.layout().padded_elements(), parameter.layout().compute_dtype());
+      add_gathered(group, parameter, ranks);
       if (parameter.is_trained()) {
         group.trained += 1;
         member.gradient = bytes_of(tensor.numel(), parameter.layout().compute_dtype());
@@ -127,6 +128,24 @@ class ShardedStep {
       sharded_.insert(tensor.unsafeGetTensorImpl());
     }
     groups_.push_back(std::move(group));
+  }
+
+  // What ranks send of a parameter, of which they keep a copy unless it is the shard itself, and what it becomes.
+  void add_gathered(Group& group, const ShardedParameter& parameter, int ranks) {
+    const ShardLayout& layout = parameter.layout();
+    const int64_t elements = layout.elements_per_rank();
+    const int64_t whole = aligned_shard_bytes(layout.padded_elements(), layout.compute_dtype());
+    if (fp8_.is_gathered(parameter.tensor())) {
+      const int64_t columns = layout.shape()[1], rows = columns == 0 ? 0 : elements / columns;
+      use_.parameter_copies += aligned_shard_bytes(elements + fp8_.scale_bytes(rows, columns), at::kByte);
+      group.gathered += aligned_shard_bytes(ranks * (elements + fp8_.scale_bytes(rows, columns)), at::kByte);
+      group.unpacked += whole;
+      return;
+    }
+    if (layout.dtype() != layout.compute_dtype())
+      use_.parameter_copies += aligned_shard_bytes(elements, layout.compute_dtype());
+    group.gathered += whole;
+    if (fp8_.covers(parameter.tensor())) group.unpacked += fp8_.copy_bytes(layout.padded_elements());
   }
 
   // Buffers, and the parameters of ignored modules.
@@ -151,17 +170,25 @@ class ShardedStep {
 
   void observe(TrainingPhase phase) { estimate_.observe(phase, use_); }
 
-  void set_gathered(size_t group, bool gathered) {
-    if (!gathered) use_.gathered_parameters -= std::exchange(kept_[group], 0);
-    if (is_gathered_[group] == gathered) return;
-    is_gathered_[group] = gathered;
-    use_.gathered_parameters += gathered ? groups_[group].gathered : -groups_[group].gathered;
+  void start_gathering(size_t group) {
+    if (!std::exchange(groups_[group].is_gathered, true)) use_.gathered_parameters += groups_[group].gathered;
+  }
+
+  void unshard(size_t group) {
+    start_gathering(group);
+    if (!std::exchange(groups_[group].is_whole, true)) use_.gathered_parameters += groups_[group].unpacked;
+  }
+
+  void reshard(size_t group) {
+    use_.gathered_parameters -= std::exchange(kept_[group], 0);
+    if (std::exchange(groups_[group].is_gathered, false)) use_.gathered_parameters -= groups_[group].gathered;
+    if (std::exchange(groups_[group].is_whole, false)) use_.gathered_parameters -= groups_[group].unpacked;
   }
 
   // After its forward a group of reshard_group_size ranks keeps the parameters among them.
   void reshard_for_backward(size_t group) {
-    if (!is_gathered_[group]) return;
-    set_gathered(group, false);
+    if (!groups_[group].is_gathered) return;
+    reshard(group);
     const int64_t ranks = fsdp_.reshard_group_size;
     if (ranks > 1 && ranks < shard_ranks_) kept_[group] = groups_[group].gathered / ranks;
     use_.gathered_parameters += kept_[group];
@@ -170,8 +197,9 @@ class ShardedStep {
   void execute(const ShardingActions& actions) {
     using Kind = ShardingAction::Kind;
     for (const auto& [kind, group] : actions) {
-      if (kind == Kind::kStartUnshard || kind == Kind::kUnshard) set_gathered(group, true);
-      if (kind == Kind::kReshard) set_gathered(group, false);
+      if (kind == Kind::kStartUnshard) start_gathering(group);
+      if (kind == Kind::kUnshard) unshard(group);
+      if (kind == Kind::kReshard) reshard(group);
       if (kind == Kind::kReshardForBackward) reshard_for_backward(group);
       if (kind == Kind::kStartReduce) start_reduce(groups_[group]);
       if (kind == Kind::kFinishReduce) finish_reduce(groups_[group]);
@@ -274,6 +302,7 @@ class ShardedStep {
   const StateBytes& state_bytes_;
   const int shard_ranks_, expert_shard_ranks_;
   const MixedPrecisionPolicy policy_;
+  const Fp8Estimate fp8_;
   const nn::Placements placements_;  // of experts that ranks share out
   // Gradients of the micro-batches before the last one are kept whole, or exchanged.
   const bool accumulates_ = settings_.gradient_accumulation_steps > 1;
@@ -287,7 +316,6 @@ class ShardedStep {
 
   MemoryUse use_;  // at the moment
   MemoryEstimate estimate_;
-  std::vector<bool> is_gathered_;
   std::vector<int64_t> kept_;  // bytes of each group, between its forward and its backward
   std::vector<size_t> order_;  // of the groups' forwards
   std::optional<ShardingSchedule> schedule_;
