@@ -24,7 +24,7 @@ class Fp8Estimate {
   // The copies that layers keep of a whole weight: scales of rows or blocks are both its own and those of the
   // transposed weight.
   int64_t copy_bytes(int64_t elements) const;
-  // The scales that are gathered with these rows.
+  // Scales that ranks gather beside these rows.
   int64_t scale_bytes(int64_t rows, int64_t columns) const;
 
  private:
