@@ -13080,7 +13080,7 @@ func ModuleDropout(probability float64) (out *Module, err error) {
 
 // ModuleActivation is accel_module_activation. A function of each element.
 //
-//   - name: "relu", "gelu", "gelu_new" (tanh), "silu", "tanh", "sigmoid".
+//   - name: "relu", "gelu", "gelu_new" (tanh), "quick_gelu", "silu", "tanh", "sigmoid".
 //
 // Returns: ACCEL_OK or NOT_FOUND.
 func ModuleActivation(name string) (out *Module, err error) {

@@ -3461,7 +3461,7 @@ accel_status_t accel_module_dropout(double probability, accel_module_t **OUTPUT)
 
 %feature("docstring") accel_module_activation "A function of each element.
 
-name: \"relu\", \"gelu\", \"gelu_new\" (tanh), \"silu\", \"tanh\", \"sigmoid\".
+name: \"relu\", \"gelu\", \"gelu_new\" (tanh), \"quick_gelu\", \"silu\", \"tanh\", \"sigmoid\".
 out: The module.
 Returns: ACCEL_OK or NOT_FOUND.";
 accel_status_t accel_module_activation(const char *name, accel_module_t **OUTPUT);

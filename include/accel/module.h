@@ -230,7 +230,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_dropout(double probability, accel_module_t *ACCEL_OWNED *out);
 
 /** A function of each element.
- * @param name "relu", "gelu", "gelu_new" (tanh), "silu", "tanh", "sigmoid".
+ * @param name "relu", "gelu", "gelu_new" (tanh), "quick_gelu", "silu", "tanh", "sigmoid".
  * @param out The module.
  * @return ACCEL_OK or NOT_FOUND.
  * @threads any */

@@ -3,15 +3,42 @@
 #pragma once
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/stack.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "base/environment.hpp"
 #include "nn/architectures/architecture.hpp"
 #include "nn/module_walks.hpp"
 #include "nn_fixture.hpp"
 
 namespace accel::tests {
+
+// From the folder ACCEL_PARITY_DIR if it has them.
+inline Json read_cases(const std::string& name) {
+  if (const auto folder = environment_text("ACCEL_PARITY_DIR")) {
+    std::ifstream file(*folder + "/" + name);
+    if (file.is_open())
+      return parse_json(std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>()), name);
+  }
+  return read_fixture(name);
+}
+
+// As make_decoder_fixtures.py does.
+inline at::Tensor weight_of(const std::string& name, at::IntArrayRef sizes, int64_t seed) {
+  int64_t number = seed;
+  for (const char letter : name) number = (number * 31 + static_cast<unsigned char>(letter)) % 1000003;
+  const double salt = static_cast<double>(number) / 1000003;
+  const at::Tensor values =
+      (at::arange(c10::multiply_integers(sizes), at::kDouble) * (0.7 + salt) + 10 * salt).sin() * 0.4;
+  const bool is_scale = sizes.size() == 1 && name.find("norm") != std::string::npos;
+  return (is_scale ? values + 1 : values).to(at::kFloat).reshape(sizes);
+}
 
 inline at::Tensor tokens_of(const Json& rows) {
   std::vector<at::Tensor> tensors;

@@ -6,12 +6,9 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 
-#include <fstream>
-#include <iterator>
 #include <map>
 
 #include "architecture_fixture.hpp"
-#include "base/environment.hpp"
 #include "bigmodel/load_and_dispatch.hpp"
 #include "checkpoint/formats/model_files.hpp"
 #include "nn/architectures/hub_names.hpp"
@@ -27,34 +24,12 @@ namespace more_decoders_test {
 using tests::expect_error;
 using tests::TemporaryFolder;
 
-// From the folder ACCEL_PARITY_DIR if it has them.
-Json read_cases() {
-  const char* const name = "more_decoders.json";
-  if (const auto folder = environment_text("ACCEL_PARITY_DIR")) {
-    std::ifstream file(*folder + "/" + name);
-    if (file.is_open())
-      return parse_json(std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>()), name);
-  }
-  return tests::read_fixture(name);
-}
-
-// As make_decoder_fixtures.py does.
-at::Tensor weight_of(const std::string& name, at::IntArrayRef sizes, int64_t seed) {
-  int64_t number = seed;
-  for (const char letter : name) number = (number * 31 + static_cast<unsigned char>(letter)) % 1000003;
-  const double salt = static_cast<double>(number) / 1000003;
-  const at::Tensor values =
-      (at::arange(c10::multiply_integers(sizes), at::kDouble) * (0.7 + salt) + 10 * salt).sin() * 0.4;
-  const bool is_scale = sizes.size() == 1 && name.find("norm") != std::string::npos;
-  return (is_scale ? values + 1 : values).to(at::kFloat).reshape(sizes);
-}
-
 ModulePtr model_of(const Json& recorded) {
   ModulePtr model = module_from_config(print_json(*json_member(recorded, "config")));
   model->train(false);
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : named_parameters(*model))
-    tensor.copy_(weight_of(name, tensor.sizes(), json_integer(recorded, "seed", 0)));
+    tensor.copy_(tests::weight_of(name, tensor.sizes(), json_integer(recorded, "seed", 0)));
   return model;
 }
 
@@ -77,7 +52,7 @@ at::Tensor without_padding(const at::Tensor& logits, const Json& recorded) {
 
 template <typename Check>
 void for_each_case(const Check& check) {
-  const Json fixture = read_cases();
+  const Json fixture = tests::read_cases("more_decoders.json");
   for (const Json& recorded : *fixture.items()) {
     SCOPED_TRACE(print_json(*json_member(recorded, "config")));
     check(recorded);

@@ -6089,7 +6089,7 @@ accel_module_dropout(probability, out) =
 
 A function of each element.
 
-- `name`: \"relu\", \"gelu\", \"gelu_new\" (tanh), \"silu\", \"tanh\", \"sigmoid\".
+- `name`: \"relu\", \"gelu\", \"gelu_new\" (tanh), \"quick_gelu\", \"silu\", \"tanh\", \"sigmoid\".
 - `out`: The module.
 
 Returns: ACCEL_OK or NOT_FOUND.

@@ -1,6 +1,5 @@
 #include "nn/architectures/architecture.hpp"
 
-#include <array>
 #include <string>
 
 #include "base/error.hpp"
@@ -10,6 +9,9 @@
 #include "nn/architectures/gpt2.hpp"
 #include "nn/architectures/llama.hpp"
 #include "nn/architectures/t5.hpp"
+#include "nn/architectures/vision/clip_model.hpp"
+#include "nn/architectures/vision/resnet.hpp"
+#include "nn/architectures/vision/vit.hpp"
 #include "nn/architectures/whisper.hpp"
 #include "os/regular_file.hpp"
 
@@ -22,12 +24,19 @@ struct Architecture {
 };
 
 // New architectures are added here, and relatives of Llama in decoder_config.cpp.
-constexpr std::array<Architecture, 6> kArchitectures = {{{"bert", build_bert},
-                                                         {"distilbert", build_distilbert},
-                                                         {"gpt2", build_gpt2},
-                                                         {"roberta", build_roberta},
-                                                         {"t5", build_t5},
-                                                         {"whisper", build_whisper}}};
+constexpr Architecture kArchitectures[] = {
+    {"bert", build_bert},
+    {"clip", build_clip},
+    {"clip_text_model", build_clip_text},
+    {"clip_vision_model", build_clip_vision},
+    {"distilbert", build_distilbert},
+    {"gpt2", build_gpt2},
+    {"resnet", build_resnet},
+    {"roberta", build_roberta},
+    {"t5", build_t5},
+    {"vit", build_vit},
+    {"whisper", build_whisper},
+};
 
 bool is_document(const std::string& config) {
   const size_t start = config.find_first_not_of(" \t\r\n");

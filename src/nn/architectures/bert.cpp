@@ -268,12 +268,6 @@ class EncoderWithHead final : public Module {
   Head head_;
 };
 
-int64_t number_of_classes(const Json& json) {
-  const Json* const names = json_member(json, "id2label");
-  if (names != nullptr && names->members() != nullptr) return static_cast<int64_t>(names->members()->size());
-  return size_member(json, "num_labels", 2);
-}
-
 // The part of a class behind the family, "ForMaskedLM"; "Model" without `architectures`.
 std::string encoder_head(const Json& json, const EncoderFamily& family) {
   const std::string prefix = family.class_prefix;

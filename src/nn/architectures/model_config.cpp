@@ -52,6 +52,28 @@ void refuse_quantization(const Json& config) {
           "quantization_config is set; remove it from the configuration");
 }
 
+std::string model_class(const Json& config, std::initializer_list<const char*> known) {
+  const Json* const architectures = json_member(config, "architectures");
+  if (architectures == nullptr || is_empty(*architectures)) return *known.begin();
+  std::string names;
+  for (const char* const name : known) {
+    if (names_model_class(config, name)) return name;
+    names += text(names.empty() ? "" : ", ", name);
+  }
+  fail(Status::kUnsupported, "architectures is ", print_json(*architectures), "; expected one of ", names);
+}
+
+int64_t number_of_classes(const Json& config) {
+  const Json* const names = json_member(config, "id2label");
+  if (names == nullptr || names->members() == nullptr) return size_member(config, "num_labels", 2);
+  const auto classes = static_cast<int64_t>(names->members()->size());
+  check_size(classes, "the number of names in id2label");
+  const int64_t given = json_integer(config, "num_labels", classes);
+  require(given == classes, Status::kInvalidArgument, "num_labels is ", given, " and id2label has ", classes,
+          " names; expected as many");
+  return classes;
+}
+
 double initializer_range(const Json& config) {
   const double range = json_number(config, "initializer_range", 0.02);
   require(range >= 0, Status::kInvalidArgument, "initializer_range is ", range, "; expected 0 or more");
@@ -66,10 +88,14 @@ at::ScalarType weight_dtype(const Json& config) {
   return dtype->type;
 }
 
+at::Tensor normal_parameter(at::IntArrayRef sizes, double deviation, at::ScalarType dtype) {
+  const at::Tensor parameter = at::empty(sizes, new_parameter_options().dtype(dtype));
+  fill_normal(parameter, 0.0, deviation);
+  return parameter;
+}
+
 at::Tensor normal_weight(int64_t rows, int64_t columns, double deviation, at::ScalarType dtype) {
-  const at::Tensor weight = at::empty({rows, columns}, new_parameter_options().dtype(dtype));
-  fill_normal(weight, 0.0, deviation);
-  return weight;
+  return normal_parameter({rows, columns}, deviation, dtype);
 }
 
 }  // namespace accel::nn

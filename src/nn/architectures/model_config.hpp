@@ -4,6 +4,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <initializer_list>
+#include <string>
 
 #include "json/json.hpp"
 
@@ -22,13 +24,19 @@ bool is_empty(const Json& value);
 void require_model_class(const Json& config, const char* name);
 // Whether the configuration is for this class, by name.
 bool names_model_class(const Json& config, const char* name);
+// The class of the model, one of the known ones; the first of them without `architectures`.
+std::string model_class(const Json& config, std::initializer_list<const char*> known);
 void refuse_quantization(const Json& config);
+
+// The classes that a head tells apart.
+int64_t number_of_classes(const Json& config);
 
 // The deviation of new weights.
 double initializer_range(const Json& config);
 at::ScalarType weight_dtype(const Json& config);
 
-// A new parameter [rows, columns] with normal numbers.
+// New parameters with normal numbers.
+at::Tensor normal_parameter(at::IntArrayRef sizes, double deviation, at::ScalarType dtype);
 at::Tensor normal_weight(int64_t rows, int64_t columns, double deviation, at::ScalarType dtype);
 
 }  // namespace accel::nn

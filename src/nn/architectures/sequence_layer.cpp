@@ -58,14 +58,14 @@ class SequenceAttention final : public Module, public AttentionHeads {
     SequenceConfig queries = config;
     // The scale of scores is in the first weights.
     if (config.scale == 1.0) queries.deviation /= std::sqrt(static_cast<double>(config.head_size));
-    query_ = sequence_linear(config.model_size, width, config.has_bias, queries);
-    key_ = sequence_linear(config.model_size, width, false, config);
-    value_ = sequence_linear(config.model_size, width, config.has_bias, config);
-    if (!names.has_key_first) add_child(names.query, query_);
-    add_child(names.key, key_);
-    add_child(names.value, value_);
-    if (names.has_key_first) add_child(names.query, query_);
-    add_child(names.output, output_ = sequence_linear(width, config.model_size, config.has_bias, config));
+    query_ = sequence_linear(config.model_size, width, config.has_query_bias, queries);
+    key_ = sequence_linear(config.model_size, width, config.has_key_bias, config);
+    value_ = sequence_linear(config.model_size, width, config.has_query_bias, config);
+    if (!names.has_key_first) add_at(*this, names.query, query_);
+    add_at(*this, names.key, key_);
+    add_at(*this, names.value, value_);
+    if (names.has_key_first) add_at(*this, names.query, query_);
+    add_at(*this, names.output, output_ = sequence_linear(width, config.model_size, config.has_bias, config));
     if (!has_positions) return;
     const double deviation = config.deviation / std::sqrt(static_cast<double>(config.model_size));
     positions_ = std::make_shared<Embedding>(normal_weight(config.buckets, config.num_heads, deviation, config.dtype));
@@ -136,7 +136,7 @@ class SequenceLayer final : public Module {
     add_at(*this, names.self_attention,
            self_attention_ = attention(is_decoder ? Source::kEarlier : Source::kAll, has_positions));
     add_at(*this, names.self_norm, self_norm_ = sequence_norm(config));
-    if (is_decoder) {
+    if (is_decoder && !names.cross_attention.empty()) {
       add_at(*this, names.cross_attention, cross_attention_ = attention(Source::kEncoder, false));
       add_at(*this, names.cross_norm, cross_norm_ = sequence_norm(config));
     }

@@ -1,5 +1,5 @@
-// Sequence layer: a layer of an encoder-decoder, with normalization before each residual branch: attention within the
-// sequence, in decoders attention to the encoder's states, and a network.
+// Sequence layer: a layer of an encoder, a decoder or an encoder-decoder, with normalization before each residual
+// branch: attention within the sequence, in decoders with an encoder attention to its states, and a network.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +12,7 @@
 
 namespace accel::nn {
 
-// Paths below a layer; the projections below an attention.
+// Paths below a layer; the projections below an attention. A decoder without `cross_attention` has no encoder.
 struct SequenceLayerNames {
   const char *kind, *network_kind;  // of the layer, and of the module at `network`, where the network has one
   const char *query, *key, *value, *output;
@@ -23,7 +23,8 @@ struct SequenceLayerNames {
 struct SequenceConfig {
   std::string prefix;  // of the modules' kinds
   int64_t model_size, num_heads, head_size, inner_size;
-  bool is_rms, has_bias, is_gated;  // keys never have a bias
+  bool is_rms, is_gated;
+  bool has_bias, has_query_bias, has_key_bias;  // of outputs and the network; of queries and values; of keys
   double norm_eps, dropout, attention_dropout, activation_dropout;
   std::optional<double> scale;  // of scores; default: 1 / sqrt(head_size)
   std::string activation;

@@ -38,7 +38,7 @@ SequenceConfig read_whisper_side(const Json& json, bool is_decoder) {
           " is not divisible by ", side, "_attention_heads ", config.num_heads, "; every head needs the same size");
   config.head_size = config.model_size / config.num_heads;
   config.inner_size = size_member(json, (side + "_ffn_dim").c_str(), 1536);
-  config.has_bias = true;
+  config.has_bias = config.has_query_bias = true;
   config.norm_eps = 1e-5;
   config.activation = json_text(json, "activation_function", "gelu");
   require(Activation::knows(config.activation), Status::kUnsupported, "activation_function '", config.activation,

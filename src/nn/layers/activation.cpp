@@ -1,5 +1,6 @@
 #include "nn/layers/activation.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/gelu.h>
@@ -25,11 +26,15 @@ struct Known {
 at::Tensor exact_gelu(const at::Tensor& input) { return at::gelu(input, "none"); }
 at::Tensor tanh_gelu(const at::Tensor& input) { return at::gelu(input, "tanh"); }
 
-constexpr std::array<Known, 8> kKnown = {{
+// The sigmoid's approximation of a GELU (Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016).
+at::Tensor quick_gelu(const at::Tensor& input) { return input * at::sigmoid(input * 1.702); }
+
+constexpr std::array<Known, 9> kKnown = {{
     {"relu", "ReLU", [](const at::Tensor& input) { return at::relu(input); }, true},
     {"gelu", "GELU", exact_gelu, false},
     {"gelu_new", "GELU", tanh_gelu, false},
     {"gelu_pytorch_tanh", "GELU", tanh_gelu, false},
+    {"quick_gelu", "QuickGELU", quick_gelu, false},
     {"silu", "SiLU", [](const at::Tensor& input) { return at::silu(input); }, false},
     {"swish", "SiLU", [](const at::Tensor& input) { return at::silu(input); }, false},
     {"tanh", "Tanh", [](const at::Tensor& input) { return at::tanh(input); }, true},

@@ -22,6 +22,8 @@ void check_shape(const Conv2dShape& shape) {
   check_size(shape.kernel, "kernel");
   check_size(shape.stride, "stride");
   check_size(shape.groups, "groups");
+  require(shape.kernel_width >= 0 && shape.stride_width >= 0, Status::kInvalidArgument, "the width of a kernel is ",
+          shape.kernel_width, " and that of its stride ", shape.stride_width, "; expected 0 or more");
   require(shape.padding >= 0, Status::kInvalidArgument, "padding is ", shape.padding, "; expected 0 or more");
   require(shape.in_channels % shape.groups == 0 && shape.out_channels % shape.groups == 0, Status::kInvalidArgument,
           "groups is ", shape.groups, "; expected a divisor of in_channels ", shape.in_channels, " and out_channels ",
@@ -31,6 +33,7 @@ void check_shape(const Conv2dShape& shape) {
 at::Tensor new_kernel(const Conv2dShape& shape, size_t dimensions) {
   std::vector<int64_t> sizes{shape.out_channels, shape.in_channels / shape.groups};
   sizes.insert(sizes.end(), dimensions, shape.kernel);
+  if (dimensions == 2 && shape.kernel_width > 0) sizes.back() = shape.kernel_width;
   const at::Tensor weight = at::empty(sizes, new_parameter_options());
   fill_kaiming_uniform(weight);
   return weight;
@@ -52,7 +55,8 @@ Conv2d::Conv2d(const Conv2dShape& shape, bool bias) : Module("Conv2d"), shape_(s
 
 c10::IValue Conv2d::forward(const Inputs& inputs) {
   return at::conv2d(only_tensor(inputs), parameter(0), has_bias_ ? parameter(1) : at::Tensor(),
-                    {shape_.stride, shape_.stride}, {shape_.padding, shape_.padding}, {1, 1}, shape_.groups);
+                    {shape_.stride, shape_.stride_width > 0 ? shape_.stride_width : shape_.stride},
+                    {shape_.padding, shape_.padding}, {1, 1}, shape_.groups);
 }
 
 SequenceConvolution::SequenceConvolution(const Conv2dShape& shape, bool bias)

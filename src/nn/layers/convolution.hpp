@@ -11,9 +11,12 @@ struct Conv2dShape {
   int64_t stride = 1;
   int64_t padding = 0;
   int64_t groups = 1;
+  // The kernel and stride of another width; 0: as the height.
+  int64_t kernel_width = 0;
+  int64_t stride_width = 0;
 };
 
-// weight [out_channels, in_channels / groups, kernel, kernel].
+// weight [out_channels, in_channels / groups, kernel, kernel_width].
 class Conv2d final : public Module {
  public:
   Conv2d(const Conv2dShape& shape, bool bias);

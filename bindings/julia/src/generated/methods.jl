@@ -884,7 +884,7 @@ Dropout(probability) =
 
 A function of each element.
 
-- `name`: \"relu\", \"gelu\", \"gelu_new\" (tanh), \"silu\", \"tanh\", \"sigmoid\".
+- `name`: \"relu\", \"gelu\", \"gelu_new\" (tanh), \"quick_gelu\", \"silu\", \"tanh\", \"sigmoid\".
 """
 Activation(name) =
     made(Model, out -> LibAccel.accel_module_activation(string(name), out))

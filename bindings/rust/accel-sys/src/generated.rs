@@ -6992,7 +6992,7 @@ functions! {
 
     /// A function of each element.
     ///
-    /// * `name`: "relu", "gelu", "gelu_new" (tanh), "silu", "tanh", "sigmoid".
+    /// * `name`: "relu", "gelu", "gelu_new" (tanh), "quick_gelu", "silu", "tanh", "sigmoid".
     /// * `out`: The module.
     ///
     /// Returns: ACCEL_OK or NOT_FOUND.

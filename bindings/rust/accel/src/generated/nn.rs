@@ -73,7 +73,7 @@ pub fn dropout(probability: f64) -> Result<Model> {
 
 /// A function of each element.
 ///
-/// * `name`: "relu", "gelu", "gelu_new" (tanh), "silu", "tanh", "sigmoid".
+/// * `name`: "relu", "gelu", "gelu_new" (tanh), "quick_gelu", "silu", "tanh", "sigmoid".
 ///
 /// Gives: The module.
 ///
