@@ -5,7 +5,7 @@
 namespace accel::program {
 namespace {
 
-// What a token is decoded to alone where it is a part of a letter.
+// A token that is a part of a letter is decoded to it.
 constexpr std::string_view kNoLetter = "\xEF\xBF\xBD";
 
 int64_t letters_of(std::string_view text) {
