@@ -90,6 +90,11 @@ SCENES = {
         "arrows": ["chat -> template", "template -> text", "text -> ids: encode", "ids -> model", "model -> stream"],
         "gap": 70,
     },
+    "serving": {
+        "rows": [["one: Client|a request", "queue: *accel serve|checks, makes tokens", "batch: *Batch|a step for all"], ["two: Client|a stream", "text: *Text|stops, whole letters", "model: Model|one call for each step"]],
+        "arrows": ["one -> queue", "queue -> batch: joins", "batch -> model", "batch -> text", "text -> two: as it comes"],
+        "gap": 90,
+    },
     "compilation": {
         "rows": [["model: Model of torch|script or folder", "compile: *accel compile|export, compile, describe", "package: #model.pt2|code and weights"], ["inputs: Your program|in any language", "checks: *Checks|shapes, dtypes, processor", "call: *Module|calls the code"]],
         "arrows": ["model -> compile", "compile -> package", "package -> call: loaded", "inputs -> checks", "checks -> call"],

@@ -13,7 +13,7 @@ from tree import PackageError
 
 # A wheel has no links: the library has the one name that the dynamic linker looks for. The linker of programs follows this text.
 LINKER_SCRIPT = f"/* For -laccel. */\nINPUT(libaccel.so.{SOVERSION})\n"
-PARTS = ("bin/accel", "bin/accel-checkpoint", "include", "lib/accel", "lib/cmake", "lib/pkgconfig", "share/accel/licenses")
+PARTS = ("bin/accel", "bin/accel-checkpoint", "bin/accel-models", "include", "lib/accel", "lib/cmake", "lib/pkgconfig", "share/accel/licenses")
 
 
 def copy_package(folder, prefix, generated):

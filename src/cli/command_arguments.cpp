@@ -94,6 +94,17 @@ ParsedArguments parse(CLI::App& app, const std::vector<std::string>& arguments) 
   return parsed;
 }
 
+ParsedArguments parse_anywhere(CLI::App& app, const std::vector<std::string>& arguments) {
+  ParsedArguments parsed = parse(app, arguments);
+  std::vector<std::string> others;
+  while (!parsed.shown && !parsed.ended_options && !parsed.rest.empty()) {
+    others.push_back(parsed.rest.front());
+    parsed = parse(app, {parsed.rest.begin() + 1, parsed.rest.end()});
+  }
+  parsed.rest.insert(parsed.rest.begin(), others.begin(), others.end());
+  return parsed;
+}
+
 ParsedArguments parse_all(CLI::App& app, const std::vector<std::string>& arguments) {
   ParsedArguments parsed = parse(app, arguments);
   require(parsed.rest.empty(), Status::kInvalidArgument, "'", parsed.rest.empty() ? "" : parsed.rest.front(),

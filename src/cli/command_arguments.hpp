@@ -17,6 +17,9 @@ struct ParsedArguments {
 // Options end at `--`, or at the first argument that is none. Anything wrong is Status::kInvalidArgument.
 ParsedArguments parse(CLI::App& app, const std::vector<std::string>& arguments);
 
+// Options may also stand behind other arguments, which are the rest.
+ParsedArguments parse_anywhere(CLI::App& app, const std::vector<std::string>& arguments);
+
 // Parses commands that have options alone: anything else is an error.
 ParsedArguments parse_all(CLI::App& app, const std::vector<std::string>& arguments);
 // Prints what is to be shown instead; false: nothing is.

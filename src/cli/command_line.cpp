@@ -8,7 +8,6 @@
 
 #include "base/error.hpp"
 #include "base/split_text.hpp"
-#include "cli/checkpoint_arguments.hpp"
 #include "cli/command_arguments.hpp"
 #include "cli/command_list.hpp"
 #include "cli/launch_report.hpp"
@@ -195,9 +194,9 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   if (arguments.front() == "env") return parse_environment(others);
   if (arguments.front() == "test") return parse_test(others);
   if (const ProgramCommand* const command = find_program_command(arguments.front())) {
-    if (command->is_of_checkpoints)
-      if (auto text = shown_of_checkpoints(command->name, others)) return show(*std::move(text));
-    return {command->is_of_checkpoints ? Command::kUseCheckpoints : Command::kRun, "", {}, command->run};
+    if (command->program == nullptr) return {Command::kRun, "", {}, command->run};
+    if (auto text = command->shown(command->name, others)) return show(*std::move(text));
+    return {Command::kBecome, command->program, {}, nullptr};
   }
   CLI::App app(program_help(), "accel");
   app.set_version_flag("--version", "accel " ACCEL_VERSION, "Shows the version.")->group("Information");

@@ -11,15 +11,15 @@ namespace accel::program {
 enum class Command {
   kShow,
   kLaunch,
-  kBeRemote,       // host: ssh runs it for the launcher of another host
-  kTest,           // the plan's program has the seconds that it may take, `text` the form of what it says
-  kRun,            // a function of cli/command_list.hpp
-  kUseCheckpoints  // of the program accel-checkpoint, with the same arguments
+  kBeRemote,  // host: ssh runs it for the launcher of another host
+  kTest,      // the plan's program has the seconds that it may take, `text` the form of what it says
+  kRun,       // a function of cli/command_list.hpp
+  kBecome     // the program `text`, which loads libaccel, with the same arguments
 };
 
 struct CommandLine {
   Command command = Command::kShow;
-  std::string text;                                                 // what is to be shown
+  std::string text;                                                 // what is to be shown, or become
   launch::LaunchPlan plan;                                          // of kLaunch
   int (*run)(const std::vector<std::string>& arguments) = nullptr;  // of kRun
 };

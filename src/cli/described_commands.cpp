@@ -59,7 +59,7 @@ std::vector<DescribedCommand> describe_commands(const ProgramCommands& all) {
     if (one.is_hidden) continue;
     commands.front().next_words.emplace_back(one.name);
     commands.push_back(described({one.name}, one.summary, one.words));
-    if (one.is_of_checkpoints) continue;  // its words have no options of their own
+    if (one.program != nullptr) continue;  // its words have no options of their own
     for (const std::string& word : split_text(one.words, ' ')) {
       DescribedCommand inner = described({one.name, word}, "", "");
       if (!inner.options.empty()) commands.push_back(std::move(inner));

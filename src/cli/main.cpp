@@ -39,15 +39,15 @@ int exit_status(const Error& error) {
   }
 }
 
-// The program beside this one that loads libaccel.
-std::string engine_program() {
+// A program beside this one that loads libaccel.
+std::string engine_program(const std::string& name) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  return (self.parent_path() / "accel-checkpoint").string();
+  return (self.parent_path() / name).string();
 }
 
-[[noreturn]] void use_checkpoints(char** arguments) {
-  const std::string program = engine_program();
+[[noreturn]] void become(const std::string& name, char** arguments) {
+  const std::string program = engine_program(name);
   ::execv(program.c_str(), arguments);
   fail_system(errno == ENOENT ? Status::kNotFound : Status::kIo, "run", program);
 }
@@ -66,7 +66,8 @@ int run_launch(const launch::LaunchPlan& plan) {
 int run_test(const CommandLine& line) {
   const TemporaryFolder folder("accel-test");
   launch::LaunchOptions options = line.plan.options;
-  options.program = {engine_program(), "self-test", folder.path(), options.program.front(), line.text};
+  options.program = {engine_program("accel-checkpoint"), "self-test", folder.path(), options.program.front(),
+                     line.text};
   const int status = launch::HostAgent(options).run();
   if (status != 0) return kFailure;
   if (line.text == "text") std::fputs("Test is a success!\n", stdout);
@@ -84,7 +85,7 @@ int run_command(const CommandLine& line, int count, char** given) {
 }
 
 int run(const CommandLine& line, int count, char** given) {
-  if (line.command == Command::kUseCheckpoints) use_checkpoints(given);
+  if (line.command == Command::kBecome) become(line.text, given);
   if (line.command == Command::kRun) return run_command(line, count, given);
   if (line.command == Command::kLaunch) return run_launch(line.plan);
   if (line.command == Command::kTest) return run_test(line);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,9 +11,12 @@ namespace accel::program {
 struct ProgramCommand {
   const char* name;     // "launch"
   const char* summary;  // in the help
-  // Returns the exit status; null: main() knows it (launch, env, test), or it is one of the program accel-checkpoint.
+  // Returns the exit status; null: main() knows it (launch, env, test), or it is one of `program`.
   int (*run)(const std::vector<std::string>& arguments) = nullptr;
-  bool is_of_checkpoints = false;
+  // The program beside this one that runs it with the same arguments, because it loads libaccel; and what shows its
+  // help.
+  const char* program = nullptr;
+  std::optional<std::string> (*shown)(const std::string& command, const std::vector<std::string>& arguments) = nullptr;
   const char* words = "";  // what may follow the name, with blanks between: "default update explain"
   bool is_hidden = false;
 };

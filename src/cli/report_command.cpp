@@ -61,18 +61,6 @@ int serve_report(const std::vector<std::string>& folders, const report::LiveOpti
   return 0;
 }
 
-// Options may also stand behind folders.
-ParsedArguments parse_folders(CLI::App& app, const std::vector<std::string>& arguments) {
-  ParsedArguments parsed = parse(app, arguments);
-  std::vector<std::string> folders;
-  while (!parsed.shown && !parsed.ended_options && !parsed.rest.empty()) {
-    folders.push_back(parsed.rest.front());
-    parsed = parse(app, {parsed.rest.begin() + 1, parsed.rest.end()});
-  }
-  parsed.rest.insert(parsed.rest.begin(), folders.begin(), folders.end());
-  return parsed;
-}
-
 }  // namespace
 
 int run_report(const std::vector<std::string>& arguments) {
@@ -98,7 +86,7 @@ int run_report(const std::vector<std::string>& arguments) {
       ->check(CLI::Range(0.1, 3600.0))
       ->group("Live");
   add_help(app, " DIR [DIR ...] [OPTION ...]");
-  const ParsedArguments parsed = parse_folders(app, arguments);
+  const ParsedArguments parsed = parse_anywhere(app, arguments);
   if (is_shown(parsed)) return 0;
   require(!parsed.rest.empty(), Status::kInvalidArgument,
           "no folder is given; expected accel report DIR [DIR ...] [OPTION ...]");

@@ -1,127 +1,90 @@
 #include "http/server/http_server.hpp"
 
 #include <arpa/inet.h>
-#include <event2/buffer.h>
-#include <event2/bufferevent.h>
-#include <event2/event.h>
-#include <event2/http.h>
-#include <event2/keyvalq_struct.h>
+#include <event2/listener.h>
 #include <event2/util.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
-#include <cstdlib>
 #include <cstring>
+#include <map>
 #include <string_view>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "base/error.hpp"
+#include "http/server/server_connection.hpp"
 #include "os/background_thread.hpp"
 #include "os/file_descriptor.hpp"
 
 namespace accel::track {
 namespace {
 
-constexpr int kMostRequestBytes = 16384;
+constexpr int kBacklog = 128;
+constexpr timeval kPauseWithoutDescriptors{0, 100000};
 
-template <auto function>
-struct FreeBy {
-  template <typename T>
-  void operator()(T* object) const {
-    function(object);
+int port_of(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  require(getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0, Status::kIo,
+          "getsockname: ", std::strerror(errno));
+  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port
+                                             : reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
+}
+
+FileDescriptor listen_at(const std::string& host, int port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int code = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  const Owned<addrinfo, freeaddrinfo> addresses(found);
+  const char* reason = code == 0 ? "no such address" : gai_strerror(code);
+  for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
+    FileDescriptor socket(::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const int on = 1;
+    if (socket.is_open() && setsockopt(socket.number(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        bind(socket.number(), address->ai_addr, address->ai_addrlen) == 0 && listen(socket.number(), kBacklog) == 0)
+      return socket;
+    reason = std::strerror(errno);
   }
-};
-template <typename T, auto function>
-using Owned = std::unique_ptr<T, FreeBy<function>>;
+  fail(Status::kIo, "cannot listen at ", host, ":", port, ": ", reason, "; choose another port, or 0 for a free one");
+}
 
-// The connections of a server, of which evhttp tells neither their number nor their end. So each one has a second owner
-// here: without callbacks it is one that evhttp has given up.
-class Connections {
- public:
-  using Clock = std::chrono::steady_clock;
-
-  Connections(size_t most, std::chrono::seconds timeout) : most_(most), timeout_(timeout) {}
-  Connections(const Connections&) = delete;
-  Connections& operator=(const Connections&) = delete;
-  ~Connections() {
-    for (const Connection& connection : connections_) bufferevent_decref(connection.buffer);
-  }
-
-  void add(bufferevent* buffer) {
-    remove_ended();
-    bufferevent_incref(buffer);
-    const Clock::time_point now = Clock::now();
-    connections_.push_back({buffer, connections_.size() < most_ ? now + timeout_ : now});
-  }
-  // Ends those that have had their time; one too many has none.
-  void end_overdue() {
-    remove_ended();
-    const Clock::time_point now = Clock::now();
-    for (const Connection& connection : connections_)
-      if (now >= connection.end) shutdown(bufferevent_getfd(connection.buffer), SHUT_RDWR);
-  }
-
- private:
-  struct Connection {
-    bufferevent* buffer;
-    Clock::time_point end;
-  };
-
-  void remove_ended() {
-    const auto ended = [](const Connection& connection) {
-      bufferevent_data_cb on_read = nullptr, on_write = nullptr;
-      bufferevent_event_cb on_event = nullptr;
-      void* context = nullptr;
-      bufferevent_getcb(connection.buffer, &on_read, &on_write, &on_event, &context);
-      if (on_read != nullptr || on_write != nullptr || on_event != nullptr) return false;
-      bufferevent_decref(connection.buffer);
-      return true;
-    };
-    connections_.erase(std::remove_if(connections_.begin(), connections_.end(), ended), connections_.end());
-  }
-
-  const size_t most_;
-  const std::chrono::seconds timeout_;
-  std::vector<Connection> connections_;
-};
-
+// Requests for another name than those of this host are refused before anybody sees them.
 class EventHttpServer final : public HttpServer {
  public:
-  EventHttpServer(const HttpServerOptions& options, HttpHandler handler)
+  EventHttpServer(const HttpServerOptions& options, HttpRequestHandler handler)
       : options_(options),
         handler_(std::move(handler)),
+        outbox_(std::make_shared<ConnectionOutbox>()),
         stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-        base_(event_base_new()),
-        connections_(static_cast<size_t>(options.most_connections), std::chrono::seconds(options.timeout_seconds)) {
+        base_(event_base_new()) {
     require(base_ != nullptr && stop_.is_open(), Status::kOutOfMemory, "no event loop for the HTTP server at ",
             options.host);
-    http_.reset(evhttp_new(base_.get()));
-    require(http_ != nullptr, Status::kOutOfMemory, "no memory for the HTTP server at ", options.host);
-    evhttp_set_allowed_methods(http_.get(), EVHTTP_REQ_GET);
-    evhttp_set_timeout(http_.get(), options.timeout_seconds);
-    evhttp_set_max_headers_size(http_.get(), kMostRequestBytes);
-    evhttp_set_max_body_size(http_.get(), kMostRequestBytes);
-    evhttp_set_bevcb(http_.get(), new_connection, this);
-    evhttp_set_gencb(http_.get(), answer, this);
-    errno = 0;
-    evhttp_bound_socket* const socket =
-        evhttp_bind_socket_with_handle(http_.get(), options.host.c_str(), static_cast<ev_uint16_t>(options.port));
-    require(socket != nullptr, Status::kIo, "cannot listen at ", options.host, ":", options.port, ": ",
-            errno == 0 ? "no such address" : std::strerror(errno), "; choose another port, or 0 for a free one");
-    port_ = port_of(evhttp_bound_socket_get_fd(socket));
+    limits_.timeout_seconds = options.timeout_seconds;
+    limits_.request.body_bytes = options.most_body_bytes;
+    events_.on_request = [this](uint64_t connection, HttpRequest request,
+                                const std::shared_ptr<ClientPresence>& client) {
+      answer(std::move(request), make_reply(outbox_, client, connection, request.is_version_1_0));
+    };
+    events_.on_end = [this](uint64_t connection) { connections_.erase(connection); };
+    FileDescriptor socket = listen_at(options.host, options.port);
+    port_ = port_of(socket.number());
+    listener_.reset(evconnlistener_new(base_.get(), accept, this, LEV_OPT_CLOSE_ON_FREE, 0, socket.number()));
+    require(listener_ != nullptr, Status::kOutOfMemory, "no memory for the HTTP server at ", options.host);
+    socket.release();
+    evconnlistener_set_error_cb(listener_.get(), pause);
     stop_event_.reset(event_new(base_.get(), stop_.number(), EV_READ, end_loop, base_.get()));
-    watch_event_.reset(event_new(base_.get(), -1, EV_PERSIST, end_overdue, &connections_));
-    const timeval second{1, 0};
-    require(stop_event_ != nullptr && watch_event_ != nullptr && event_add(stop_event_.get(), nullptr) == 0 &&
-                event_add(watch_event_.get(), &second) == 0,
+    outbox_event_.reset(event_new(base_.get(), outbox_->descriptor(), EV_READ | EV_PERSIST, send, this));
+    pause_event_.reset(event_new(base_.get(), -1, 0, go_on, listener_.get()));
+    require(stop_event_ != nullptr && outbox_event_ != nullptr && pause_event_ != nullptr &&
+                event_add(stop_event_.get(), nullptr) == 0 && event_add(outbox_event_.get(), nullptr) == 0,
             Status::kOutOfMemory, "no memory for the HTTP server at ", options.host);
     thread_ = background_thread("accel-http", [this] { event_base_dispatch(base_.get()); });
   }
@@ -134,72 +97,68 @@ class EventHttpServer final : public HttpServer {
   }
 
   int port() const override { return port_; }
+  bool wait_for_answers(std::chrono::milliseconds longest) override { return outbox_->wait_for_answers(longest); }
 
  private:
-  static int port_of(evutil_socket_t socket) {
-    sockaddr_storage address{};
-    socklen_t size = sizeof address;
-    require(getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0, Status::kIo,
-            "getsockname: ", std::strerror(errno));
-    return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port
-                                               : reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
-  }
-
   static void end_loop(evutil_socket_t /*descriptor*/, short /*events*/, void* base) {  // NOLINT(google-runtime-int)
     event_base_loopbreak(static_cast<event_base*>(base));
   }
 
-  static void end_overdue(evutil_socket_t /*descriptor*/, short /*events*/, void* all) {  // NOLINT(google-runtime-int)
-    static_cast<Connections*>(all)->end_overdue();
-  }
-
-  // evhttp gives it the socket, and callbacks, when this has returned; one too many ends right afterwards.
-  static bufferevent* new_connection(event_base* base, void* self) {
+  static void accept(evconnlistener* /*listener*/, evutil_socket_t socket, sockaddr* /*address*/, int /*size*/,
+                     void* self) {
     auto& server = *static_cast<EventHttpServer*>(self);
-    bufferevent* const buffer = bufferevent_socket_new(base, -1, BEV_OPT_CLOSE_ON_FREE);
-    if (buffer == nullptr) return nullptr;
-    server.connections_.add(buffer);
-    event_active(server.watch_event_.get(), EV_TIMEOUT, 0);
-    return buffer;
-  }
-
-  static void answer(evhttp_request* request, void* self) {
-    const auto& server = *static_cast<EventHttpServer*>(self);
-    HttpAnswer result;
+    FileDescriptor owned(socket);
+    if (server.connections_.size() >= static_cast<size_t>(server.options_.most_connections)) return;
+    const uint64_t number = server.next_connection_++;
     try {
-      result = server.answer_to(request);
-    } catch (const std::exception& error) {
-      result = {500, "text/plain; charset=utf-8", std::string(error.what()) + "\n"};
+      server.connections_.emplace(
+          number, std::make_unique<ServerConnection>(server.base_.get(), std::move(owned), number, server.limits_,
+                                                     server.events_, *server.outbox_));
+    } catch (const std::exception&) {
+      // Without memory the client sees its connection end.
     }
-    evkeyvalq* const headers = evhttp_request_get_output_headers(request);
-    evhttp_add_header(headers, "Content-Type", result.content_type.c_str());
-    evhttp_add_header(headers, "Connection", "close");
-    evhttp_add_header(headers, "Cache-Control", "no-store");
-    evhttp_add_header(headers, "X-Content-Type-Options", "nosniff");
-    for (const auto& [name, value] : result.headers) evhttp_add_header(headers, name.c_str(), value.c_str());
-    evbuffer_add(evhttp_request_get_output_buffer(request), result.body.data(), result.body.size());
-    evhttp_send_reply(request, result.status, nullptr, nullptr);
   }
 
-  HttpAnswer answer_to(evhttp_request* request) const {
-    const char* const host = evhttp_find_header(evhttp_request_get_input_headers(request), "Host");
-    if (host == nullptr || !is_own_name(host, options_.host))
-      return {403, "text/plain; charset=utf-8", "the Host of the request is not a name of this server\n"};
-    const evhttp_uri* const uri = evhttp_request_get_evhttp_uri(request);
-    const char* const path = evhttp_uri_get_path(uri);
-    const char* const query = evhttp_uri_get_query(uri);
-    size_t size = 0;
-    const Owned<char, std::free> decoded(evhttp_uridecode(path == nullptr ? "/" : path, 0, &size));
-    return handler_(decoded == nullptr ? "/" : std::string(decoded.get(), size), query == nullptr ? "" : query);
+  // accept() fails without file descriptors, and would again at once.
+  static void pause(evconnlistener* listener, void* self) {
+    evconnlistener_disable(listener);
+    event_add(static_cast<EventHttpServer*>(self)->pause_event_.get(), &kPauseWithoutDescriptors);
+  }
+  static void go_on(evutil_socket_t /*descriptor*/, short /*events*/, void* listener) {  // NOLINT(google-runtime-int)
+    evconnlistener_enable(static_cast<evconnlistener*>(listener));
+  }
+
+  static void send(evutil_socket_t /*descriptor*/, short /*events*/, void* self) {  // NOLINT(google-runtime-int)
+    auto& server = *static_cast<EventHttpServer*>(self);
+    for (const OutgoingBytes& outgoing : server.outbox_->take())
+      if (const auto found = server.connections_.find(outgoing.connection); found != server.connections_.end())
+        found->second->send(outgoing);
+  }
+
+  void answer(HttpRequest request, const std::shared_ptr<HttpReply>& reply) const {
+    const std::string* const host = request.header("host");
+    if (host == nullptr || !is_own_name(*host, options_.host)) {
+      reply->send({403, "text/plain; charset=utf-8", "the Host of the request is not a name of this server\n"});
+      return;
+    }
+    try {
+      handler_(std::move(request), reply);
+    } catch (const std::exception& error) {
+      reply->send({500, "text/plain; charset=utf-8", std::string(error.what()) + "\n"});
+    }
   }
 
   const HttpServerOptions options_;
-  const HttpHandler handler_;
+  const HttpRequestHandler handler_;
+  const std::shared_ptr<ConnectionOutbox> outbox_;
   const FileDescriptor stop_;
   const Owned<event_base, event_base_free> base_;
-  Connections connections_;
-  Owned<evhttp, evhttp_free> http_;
-  Owned<event, event_free> stop_event_, watch_event_;
+  ConnectionLimits limits_;
+  ConnectionEvents events_;
+  Owned<evconnlistener, evconnlistener_free> listener_;
+  Owned<event, event_free> stop_event_, outbox_event_, pause_event_;
+  std::map<uint64_t, std::unique_ptr<ServerConnection>> connections_;
+  uint64_t next_connection_ = 0;
   int port_ = 0;
   std::thread thread_;
 };
@@ -221,6 +180,17 @@ bool is_own_name(std::string_view header, const std::string& host) {
 }
 
 std::unique_ptr<HttpServer> make_http_server(const HttpServerOptions& options, HttpHandler handler) {
+  HttpRequestHandler answer = [handler = std::move(handler)](const HttpRequest& request,
+                                                             const std::shared_ptr<HttpReply>& reply) {
+    if (request.method == "GET")
+      reply->send(handler(request.path, request.query));
+    else
+      reply->send({405, "text/plain; charset=utf-8", "expected GET\n", {{"Allow", "GET"}}});
+  };
+  return make_http_server(options, std::move(answer));
+}
+
+std::unique_ptr<HttpServer> make_http_server(const HttpServerOptions& options, HttpRequestHandler handler) {
   return std::make_unique<EventHttpServer>(options, std::move(handler));
 }
 

@@ -1,0 +1,29 @@
+// Models in folders, as the hub of Hugging Face has them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <accel.hpp>
+#include "cli/model_arguments.hpp"
+
+namespace accel::program {
+
+struct LoadedModel {
+  cpp::Module module;
+  cpp::Tokenizer tokenizer;
+  bool gives_embeddings = false;         // else it is a decoder
+  std::vector<std::int64_t> end_tokens;  // that end an answer
+  std::int64_t max_positions = 0;        // 0: unknown
+};
+
+// cpp::Error says what the folder lacks, and how to get it.
+LoadedModel load_model(const ModelArguments& arguments);
+
+// Loads a model that generates text. cpp::Error UNSUPPORTED for an encoder, which `command` cannot use.
+LoadedModel load_decoder(const ModelArguments& arguments, const std::string& command);
+// Loads a model that gives embeddings.
+LoadedModel load_encoder(const ModelArguments& arguments, const std::string& command);
+
+}  // namespace accel::program
