@@ -15,9 +15,11 @@ enum class InstructionSet : uint8_t { kBaseline, kAvx2, kAvx512 };
 
 inline InstructionSet find_instruction_set() {
 #ifdef __x86_64__
-  // The copies convert halves with F16C, a name that not every compiler's __builtin_cpu_supports() knows.
+  // The copies convert halves with F16C, a name that not every compiler's __builtin_cpu_supports() knows, and multiply
+  // and add with FMA.
   unsigned int eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (ecx & bit_F16C) == 0) return InstructionSet::kBaseline;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (ecx & bit_F16C) == 0 || (ecx & bit_FMA) == 0)
+    return InstructionSet::kBaseline;
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl"))
     return InstructionSet::kAvx512;

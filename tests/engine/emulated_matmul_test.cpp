@@ -3,6 +3,7 @@
 #include "kernels/matmul/emulated_matmul.hpp"
 
 #include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/addmm.h>
@@ -36,6 +37,7 @@
 #include "kernels/matmul/autotune_cache.hpp"
 #include "kernels/matmul/convolution_dispatch.hpp"
 #include "kernels/matmul/matmul_dispatch.hpp"
+#include "kernels/matmul/skinny_matmul.hpp"
 #include "machine/processors.hpp"
 #include "state/state.hpp"
 
@@ -89,6 +91,37 @@ void expect_rounded_once(const at::Tensor& found, const at::Tensor& expected, at
   const double half_a_step = dtype == at::kBFloat16 ? 0x1p-8 : 0x1p-11;
   const double sums = 1e-5 * expected.abs().max().item<double>();
   EXPECT_TRUE(at::allclose(exact(found), expected, 1.01 * half_a_step, sums)) << found.sizes() << " " << dtype;
+}
+
+// A generation computes a token as one row, or with those of other sequences, and gets the same scores.
+TEST_F(EmulatedMatmul, FewRowsAreRoundedOnceAndDoNotDependOnEachOther) {
+  constexpr int64_t kSizes[][2] = {{1024, 256}, {131, 1000}, {64, 2049}};  // inner, columns
+  const ComputeScope scope(kEmulated);
+  for (const at::ScalarType dtype : kHalves) {
+    for (const auto& [inner, columns] : kSizes) {
+      const at::Tensor first = at::randn({33, inner + 5}).to(dtype).narrow(1, 2, inner);
+      const at::Tensor second = at::randn({columns, inner + 3}).to(dtype).narrow(1, 1, inner).t();
+      const at::Tensor bias = at::randn({columns}).to(dtype);
+      const at::Tensor expected = at::mm(exact(first), exact(second));
+      for (const int64_t rows : {1, 2, 3, 5, 8, 15, 32, 33}) {
+        const at::Tensor few = first.narrow(0, 33 - rows, rows), of_few = expected.narrow(0, 33 - rows, rows);
+        const at::Tensor found = at::mm(few, second);
+        expect_rounded_once(found, of_few, dtype);
+        expect_rounded_once(at::addmm(bias, few, second), of_few + exact(bias), dtype);
+        expect_rounded_once(at::addmm(bias, few, second, 0.5, 2), 2 * of_few + 0.5 * exact(bias), dtype);
+        if (!is_skinny(few, second)) continue;
+        EXPECT_TRUE(at::mm(few.slice(0, rows - 1), second).equal(found.slice(0, rows - 1))) << rows << dtype;
+      }
+    }
+  }
+}
+
+TEST_F(EmulatedMatmul, FewRowsKeepLibTorchsKernelsOutsideOfOurCalls) {
+  const at::Tensor first = at::randn({1, 512}).to(at::kBFloat16), second = at::randn({512, 512}).to(at::kBFloat16).t();
+  const at::Tensor normal = at::mm(first, second);
+  choose_emulation(EmulationChoice::kNone);
+  const ComputeScope scope(kEmulated);
+  EXPECT_TRUE(at::mm(first, second).equal(normal));
 }
 
 TEST_F(EmulatedMatmul, AreRoundedOnceForRandomShapesAndLayouts) {

@@ -29,6 +29,7 @@
 #include "kernels/matmul/microkernel.hpp"
 #include "kernels/matmul/skinny_matmul.hpp"
 #include "kernels/matmul/tiled_matmul.hpp"
+#include "kernels/update/half_values.hpp"
 
 namespace accel::kernels {
 namespace {
@@ -104,11 +105,19 @@ bool is_tiled(const at::Tensor& first, const at::Tensor& second, int64_t dim) {
   return all ? AutotuneTable::always().selects(gemm) : dispatch().autotuner.table().selects(gemm);
 }
 
+bool is_matrix_of(const at::Tensor& tensor, at::ScalarType dtype) {
+  return tensor.dim() == 2 && tensor.scalar_type() == dtype && tensor.layout() == at::kStrided && tensor.is_cpu();
+}
+
 // Also decides for products of a few rows (skinny_matmul.hpp), as each token of a generation makes them.
 bool is_routed_skinny(const at::Tensor& first, const at::Tensor& second, int64_t dim) {
-  return dim == 2 && is_float_matrix(first, 2) && is_float_matrix(second, 2) && first.size(1) == second.size(0) &&
-         is_skinny(first, second) && compute_policy().use_tuned_kernels &&
-         at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::HIGHEST;
+  const at::ScalarType dtype = first.scalar_type();
+  if (dim != 2 || (dtype != at::kFloat && !is_half(dtype)) || !is_matrix_of(first, dtype) ||
+      !is_matrix_of(second, dtype) || first.size(1) != second.size(0) || !is_skinny(first, second) ||
+      !compute_policy().use_tuned_kernels)
+    return false;
+  if (is_half(dtype)) return is_emulated(dtype);
+  return at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::HIGHEST;
 }
 
 // Whether `result` may be written before the factors have been read.
@@ -151,12 +160,12 @@ bool can_add_emulated(const at::Tensor& added, const at::Tensor& first, const at
 // mm and bmm, and their out= variants.
 template <typename Below, int64_t kDim>
 at::Tensor matmul(c10::DispatchKeySet keys, const at::Tensor& first, const at::Tensor& second) {
-  if (is_emulated(first, second, kDim)) {
+  const bool skinny = is_routed_skinny(first, second, kDim);
+  if (!skinny && is_emulated(first, second, kDim)) {
     const at::Tensor result = at::empty(matmul_shape(first, second), first.options());
     emulated_matmul(first, second, result);
     return result;
   }
-  const bool skinny = is_routed_skinny(first, second, kDim);
   if (!skinny && !is_tiled(first, second, kDim)) return Below::redispatch(keys & kBelowOverrides, first, second);
   const at::Tensor result = at::empty(matmul_shape(first, second), first.options());
   if (skinny)
@@ -183,15 +192,15 @@ at::Tensor& matmul_out(c10::DispatchKeySet keys, const at::Tensor& first, const 
 template <typename Below, int64_t kDim>
 at::Tensor addmm(c10::DispatchKeySet keys, const at::Tensor& added, const at::Tensor& first, const at::Tensor& second,
                  const at::Scalar& beta, const at::Scalar& alpha) {
+  if (is_routed_skinny(first, second, kDim) && beta.toDouble() == 1 && alpha.toDouble() == 1 && added.is_cpu() &&
+      added.scalar_type() == first.scalar_type() && is_bias(added, second.size(-1))) {
+    const at::Tensor result = at::empty(matmul_shape(first, second), first.options());
+    skinny_matmul(first, second, result, added);
+    return result;
+  }
   if (is_emulated(first, second, kDim) && can_add_emulated(added, first, second)) {
     const at::Tensor result = at::empty(matmul_shape(first, second), first.options());
     emulated_addmm(added, first, second, beta.toDouble(), alpha.toDouble(), result);
-    return result;
-  }
-  if (is_routed_skinny(first, second, kDim) && can_add(added, first, second, alpha) && beta.toDouble() == 1 &&
-      added.scalar_type() == at::kFloat && is_bias(added, second.size(-1))) {
-    const at::Tensor result = at::empty(matmul_shape(first, second), first.options());
-    skinny_matmul(first, second, result, added);
     return result;
   }
   if (!is_tiled(first, second, kDim) || !can_add(added, first, second, alpha))

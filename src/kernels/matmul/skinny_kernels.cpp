@@ -1,79 +1,151 @@
-// Compiled several times with different instruction sets (see meson.build).
+// Compiled several times with different instruction sets (see meson.build and stored_number.hpp).
 #include "kernels/matmul/skinny_kernels.hpp"
 
-#include <cstring>
+#include "kernels/format_dispatch.hpp"
 
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 namespace {
 
+// All sums of a tile are in registers, beside the weights that are multiplied and one vector of values. Products of one
+// row read weights as fast as memory gives them: from several rows of the matrix, whose sums do not wait for each
+// other.
 #if defined(__AVX512F__)
-constexpr int64_t kVectorLanes = 16;
+constexpr int64_t kVectorLanes = 16, kTileRows = 8, kTileColumns = 2;
 #elif defined(__AVX__)
-constexpr int64_t kVectorLanes = 8;
+constexpr int64_t kVectorLanes = 8, kTileRows = 4, kTileColumns = 3;
 #else
-constexpr int64_t kVectorLanes = 4;
+constexpr int64_t kVectorLanes = 4, kTileRows = 4, kTileColumns = 2;
 #endif
-using Vector = float __attribute__((vector_size(kVectorLanes * sizeof(float))));
+constexpr int64_t kColumnsOfOneRow = 4;
+typedef float Vector __attribute__((vector_size(kVectorLanes * sizeof(float))));
 
-inline Vector load(const float* from) {
-  Vector vector;
-  std::memcpy(&vector, from, sizeof vector);
-  return vector;
+// Two vectors of numbers that lie together. By reference: not every instruction set passes lanes by value.
+template <int64_t kHalf>
+inline void load_half(Plain<float>, const float* from, Vector& vector) {
+  __builtin_memcpy(&vector, from + kHalf * kVectorLanes, sizeof vector);
 }
 
-inline float sum_of(Vector vector) {
+// A half has the even places, the other one the odd ones: one operation for each vector.
+template <int64_t kHalf>
+inline void load_half(BFloat16, const uint16_t* from, Vector& vector) {
+  typedef uint32_t Pairs __attribute__((vector_size(kVectorLanes * sizeof(uint32_t))));
+  Pairs pairs;
+  __builtin_memcpy(&pairs, from, sizeof pairs);
+  const Pairs bits = kHalf == 0 ? pairs << 16 : pairs & 0xffff0000u;
+  __builtin_memcpy(&vector, &bits, sizeof vector);
+}
+
+template <int64_t kHalf>
+inline void load_half(Half, const uint16_t* from, Vector& vector) {
+  alignas(64) float values[kVectorLanes];
+  ACCEL_VECTORISE
+  for (int64_t i = 0; i < kVectorLanes; i++) values[i] = Half::load(from[kHalf * kVectorLanes + i]);
+  __builtin_memcpy(&vector, values, sizeof vector);
+}
+
+inline float sum_of(const Vector& vector) {
   float lanes[kVectorLanes];
-  std::memcpy(lanes, &vector, sizeof vector);
+  __builtin_memcpy(lanes, &vector, sizeof vector);
   for (int64_t width = kVectorLanes / 2; width > 0; width /= 2)
     for (int64_t i = 0; i < width; i++) lanes[i] += lanes[i + width];
   return lanes[0];
 }
 
-// Rows of a matrix of 4 KiB are pages of their own, where the processor's own reading ahead ends.
-constexpr int64_t kAhead = 4096;
+template <typename Number>
+class SkinnyColumns {
+  using Stored = typename Number::Stored;
 
-// All sums of a tile are in registers, and what is loaded is used several times.
-template <int64_t kRows, int64_t kColumns>
-void multiply_tile(const SkinnyProduct& product, int64_t row, int64_t column) {
-  const float* const first = product.first + row * product.first_stride;
-  const float* const second = product.second + column * product.second_stride;
-  Vector sums[kRows][kColumns] = {};
-  int64_t k = 0;
-  for (; k + kVectorLanes <= product.inner; k += kVectorLanes) {
-    Vector weights[kColumns];
-    for (int64_t j = 0; j < kColumns; j++) {
-      weights[j] = load(second + j * product.second_stride + k);
-      __builtin_prefetch(second + j * product.second_stride + k + kAhead);
+ public:
+  explicit SkinnyColumns(const SkinnyProduct& product)
+      : product_(product),
+        second_(static_cast<const Stored*>(product.second)),
+        bias_(static_cast<const Stored*>(product.bias)),
+        result_(static_cast<Stored*>(product.result)) {}
+
+  void multiply(int64_t begin, int64_t end) const {
+    int64_t column = begin;
+    if (product_.rows == 1)
+      for (; column + kColumnsOfOneRow <= end; column += kColumnsOfOneRow) tile<1, kColumnsOfOneRow>(0, column);
+    for (; column + kTileColumns <= end; column += kTileColumns) columns<kTileColumns>(column);
+    for (; column < end; column++) columns<1>(column);
+  }
+
+ private:
+  // Rows of a matrix of 4 KiB are pages of their own, where the processor's own reading ahead ends.
+  static constexpr int64_t kAhead = 16384 / sizeof(Stored);
+
+  template <int64_t kColumns>
+  void columns(int64_t column) const {
+    int64_t row = 0;
+    for (; row + kTileRows <= product_.rows; row += kTileRows) tile<kTileRows, kColumns>(row, column);
+    if (row + kTileRows / 2 <= product_.rows) {
+      tile<kTileRows / 2, kColumns>(row, column);
+      row += kTileRows / 2;
     }
+    for (; row < product_.rows; row++) tile<1, kColumns>(row, column);
+  }
+
+  template <int64_t kRows, int64_t kColumns>
+  void tile(int64_t row, int64_t column) const {
+    const float* const first = product_.first + row * product_.first_stride;
+    const Stored* const second = second_ + column * product_.second_stride;
+    Vector sums[kRows][kColumns] = {};
+    int64_t k = 0;
+    for (; k + 2 * kVectorLanes <= product_.inner; k += 2 * kVectorLanes) {
+      if (row == 0)
+        for (int64_t j = 0; j < kColumns; j++) __builtin_prefetch(second + j * product_.second_stride + k + kAhead);
+      add<0>(first + k, second + k, sums);
+      add<1>(first + k, second + k, sums);
+    }
+    for (int64_t i = 0; i < kRows; i++)
+      for (int64_t j = 0; j < kColumns; j++) {
+        float sum = sum_of(sums[i][j]);
+        for (int64_t rest = k; rest < product_.inner; rest++)
+          sum += first[i * product_.first_stride + rest] * Number::load(second[j * product_.second_stride + rest]);
+        if (bias_ != nullptr) sum += Number::load(bias_[column + j]);
+        result_[(row + i) * product_.result_stride + column + j] = Number::store(sum);
+      }
+  }
+
+  template <int64_t kHalf, int64_t kRows, int64_t kColumns>
+  void add(const float* first, const Stored* second, Vector (&sums)[kRows][kColumns]) const {
+    Vector weights[kColumns];
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kColumns; j++) load_half<kHalf>(Number(), second + j * product_.second_stride, weights[j]);
+#pragma GCC unroll 8
     for (int64_t i = 0; i < kRows; i++) {
-      const Vector values = load(first + i * product.first_stride + k);
+      Vector values;
+      load_half<kHalf>(Plain<float>(), first + i * product_.first_stride, values);
+#pragma GCC unroll 4
       for (int64_t j = 0; j < kColumns; j++) sums[i][j] += values * weights[j];
     }
   }
-  for (int64_t i = 0; i < kRows; i++)
-    for (int64_t j = 0; j < kColumns; j++) {
-      float sum = sum_of(sums[i][j]);
-      for (int64_t rest = k; rest < product.inner; rest++)
-        sum += first[i * product.first_stride + rest] * second[j * product.second_stride + rest];
-      if (product.bias != nullptr) sum += product.bias[column + j];
-      product.result[(row + i) * product.result_stride + column + j] = sum;
-    }
-}
 
-template <int64_t kColumns>
-void multiply_columns(const SkinnyProduct& product, int64_t column) {
-  int64_t row = 0;
-  for (; row + 8 <= product.rows; row += 8) multiply_tile<8, kColumns>(product, row, column);
-  for (; row + 4 <= product.rows; row += 4) multiply_tile<4, kColumns>(product, row, column);
-  for (; row < product.rows; row++) multiply_tile<1, kColumns>(product, row, column);
-}
+  const SkinnyProduct& product_;
+  const Stored* second_;
+  const Stored* bias_;
+  Stored* result_;
+};
 
 }  // namespace
 
+void arrange_skinny(const void* row, int64_t inner, Format format, float* to) {
+  with_number(format, [&](auto number) {
+    using Number = decltype(number);
+    const auto* const from = static_cast<const typename Number::Stored*>(row);
+    int64_t k = 0;
+    if (format == Format::kBFloat16)
+      for (; k + 2 * kVectorLanes <= inner; k += 2 * kVectorLanes)
+        for (int64_t i = 0; i < kVectorLanes; i++) {
+          to[k + i] = Number::load(from[k + 2 * i]);
+          to[k + kVectorLanes + i] = Number::load(from[k + 2 * i + 1]);
+        }
+    for (; k < inner; k++) to[k] = Number::load(from[k]);
+  });
+}
+
 void multiply_skinny(const SkinnyProduct& product, int64_t begin, int64_t end) {
-  int64_t column = begin;
-  for (; column + 2 <= end; column += 2) multiply_columns<2>(product, column);
-  if (column < end) multiply_columns<1>(product, column);
+  with_number(product.format, [&](auto number) { SkinnyColumns<decltype(number)>(product).multiply(begin, end); });
 }
 
 }  // namespace accel::kernels::ACCEL_KERNEL_NAMESPACE

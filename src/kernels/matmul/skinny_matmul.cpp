@@ -1,31 +1,29 @@
 #include "kernels/matmul/skinny_matmul.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 
 #include "kernels/instruction_set.hpp"
 #include "kernels/matmul/skinny_kernels.hpp"
 #include "kernels/parallel.hpp"
+#include "kernels/update/elementwise.hpp"
+#include "kernels/update/half_values.hpp"
 
 namespace accel::kernels {
 namespace {
 
-// Up to so many rows the product takes less time than copying the matrix.
-int64_t most_rows() {
-  switch (fastest_instruction_set()) {
-    case InstructionSet::kAvx512:
-      return 32;
-    case InstructionSet::kAvx2:
-      return 4;
-    default:
-      return 0;
-  }
-}
+// Up to so many rows the product takes less time than copying or converting the matrix.
+int64_t most_rows() { return fastest_instruction_set() == InstructionSet::kBaseline ? 0 : 32; }
 
 constexpr int64_t kFewestElements = 1 << 16;  // of the matrix: what is smaller stays in caches
 constexpr int64_t kFewestInner = 64;
-constexpr int64_t kElementsATask = 1 << 15;
+// Columns are handed out in parts, so that a thread that has no processor holds up no more than its own; of a multiple
+// of the columns of every kernel's tile.
+constexpr int64_t kElementsATask = 1 << 15, kColumnsTogether = 12;
+
+int64_t divided_up(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
 }  // namespace
 
@@ -38,19 +36,34 @@ bool is_skinny(const at::Tensor& first, const at::Tensor& second) {
 
 void skinny_matmul(const at::Tensor& first, const at::Tensor& second, const at::Tensor& result,
                    const at::Tensor& bias) {
-  const int64_t inner = first.size(1), columns = second.size(1);
-  const SkinnyProduct product = {first.size(0),
-                                 inner,
-                                 first.const_data_ptr<float>(),
-                                 first.stride(0),
-                                 second.const_data_ptr<float>(),
-                                 second.stride(1),
-                                 bias.defined() ? bias.const_data_ptr<float>() : nullptr,
-                                 result.mutable_data_ptr<float>(),
-                                 columns};
+  const int64_t rows = first.size(0), inner = first.size(1), columns = second.size(1);
+  SkinnyProduct product;
+  product.rows = rows;
+  product.inner = inner;
+  product.format = span_of(second).format;
+  at::Tensor values = first;
+  if (is_half(first.scalar_type())) {
+    values = at::empty({rows, inner}, first.options().dtype(at::kFloat));
+    auto* const arrange = ACCEL_FASTEST(arrange_skinny);
+    const auto* const from = static_cast<const char*>(first.const_data_ptr());
+    for (int64_t row = 0; row < rows; row++)
+      arrange(from + row * first.stride(0) * first.element_size(), inner, product.format,
+              values.mutable_data_ptr<float>() + row * inner);
+  }
+  product.first = values.const_data_ptr<float>();
+  product.first_stride = values.stride(0);
+  product.second = second.const_data_ptr();
+  product.second_stride = second.stride(1);
+  product.bias = bias.defined() ? bias.const_data_ptr() : nullptr;
+  product.result = result.mutable_data_ptr();
+  product.result_stride = columns;
   auto* const multiply = ACCEL_FASTEST(multiply_skinny);
-  const int64_t columns_a_task = std::max<int64_t>(2, kElementsATask / inner);
-  parallel_for(columns, columns_a_task, [&](int64_t begin, int64_t end) { multiply(product, begin, end); });
+  const int64_t together =
+      divided_up(std::max<int64_t>(1, kElementsATask / inner), kColumnsTogether) * kColumnsTogether;
+  parallel_for_each(static_cast<size_t>(divided_up(columns, together)), [&](size_t task) {
+    const int64_t begin = static_cast<int64_t>(task) * together;
+    multiply(product, begin, std::min(columns, begin + together));
+  });
 }
 
 }  // namespace accel::kernels
