@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/stack.h>
 #include <torch/csrc/autograd/grad_mode.h>
@@ -17,6 +18,17 @@ inline at::Tensor tokens_of(const Json& rows) {
   std::vector<at::Tensor> tensors;
   for (const Json& row : *rows.items()) tensors.push_back(at::tensor(integers(row)));
   return at::stack(tensors);
+}
+
+// As make_decoder_fixtures.py does.
+inline at::Tensor weight_of(const std::string& name, at::IntArrayRef sizes, int64_t seed) {
+  int64_t number = seed;
+  for (const char letter : name) number = (number * 31 + static_cast<unsigned char>(letter)) % 1000003;
+  const double salt = static_cast<double>(number) / 1000003;
+  const at::Tensor values =
+      (at::arange(c10::multiply_integers(sizes), at::kDouble) * (0.7 + salt) + 10 * salt).sin() * 0.4;
+  const bool is_scale = sizes.size() == 1 && name.find("norm") != std::string::npos;
+  return (is_scale ? values + 1 : values).to(at::kFloat).reshape(sizes);
 }
 
 // The model of the recorded configuration, not in training. A formula times `scale` gives its weights.

@@ -26,6 +26,7 @@ namespace more_decoders_test {
 
 using tests::expect_error;
 using tests::TemporaryFolder;
+using tests::weight_of;
 
 // From the folder ACCEL_PARITY_DIR if it has them.
 Json read_cases() {
@@ -36,17 +37,6 @@ Json read_cases() {
       return parse_json(std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>()), name);
   }
   return tests::read_fixture(name);
-}
-
-// As make_decoder_fixtures.py does.
-at::Tensor weight_of(const std::string& name, at::IntArrayRef sizes, int64_t seed) {
-  int64_t number = seed;
-  for (const char letter : name) number = (number * 31 + static_cast<unsigned char>(letter)) % 1000003;
-  const double salt = static_cast<double>(number) / 1000003;
-  const at::Tensor values =
-      (at::arange(c10::multiply_integers(sizes), at::kDouble) * (0.7 + salt) + 10 * salt).sin() * 0.4;
-  const bool is_scale = sizes.size() == 1 && name.find("norm") != std::string::npos;
-  return (is_scale ? values + 1 : values).to(at::kFloat).reshape(sizes);
 }
 
 ModulePtr model_of(const Json& recorded) {
