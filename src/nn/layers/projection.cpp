@@ -5,8 +5,10 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 
+#include <algorithm>
 #include <vector>
 
+#include "base/error.hpp"
 #include "nn/deferred_products.hpp"
 #include "nn/low_precision/fp8_layers.hpp"
 
@@ -29,11 +31,28 @@ at::Tensor Product::operator()(const at::Tensor& input, const at::Tensor& weight
   return is_transposed ? multiply_transposed(input, weight, bias) : at::linear(input, weight, bias);
 }
 
+void Projection::set_split(std::shared_ptr<const SplitProduct> split) {
+  require(
+      updates_.empty(), Status::kUnsupported, "a ", kind(),
+      " with adapters is not split over ranks; expected accel_adapter_merge(), or an adapter that is added to another "
+      "layer");
+  split_ = std::move(split);
+}
+
+void Projection::remove_updates(const std::function<bool(const ProductUpdate& update)>& chosen) {
+  updates_.erase(
+      std::remove_if(updates_.begin(), updates_.end(), [&chosen](const auto& update) { return chosen(*update); }),
+      updates_.end());
+}
+
 at::Tensor Projection::project(const at::Tensor& input) const {
   const at::Tensor& weight = parameter(kWeight);
   const at::Tensor bias = has_bias_ ? parameter(kBias) : at::Tensor();
   const Product product{output_dim_ == 1};
-  return split_ == nullptr ? product(input, weight, bias) : split_->multiply(input, weight, bias, product);
+  if (split_ != nullptr) return split_->multiply(input, weight, bias, product);
+  at::Tensor output = product(input, weight, bias);
+  for (const auto& update : updates_) output = update->apply(output, input, weight, bias, product);
+  return output;
 }
 
 }  // namespace accel::nn

@@ -1,9 +1,11 @@
 // Projection: a layer that multiplies its input with a weight, which may be split over ranks by its outputs or inputs.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "nn/module.hpp"
 
@@ -24,6 +26,15 @@ class SplitProduct {
                               Product product) const = 0;
 };
 
+// What changes the product of a projection, such as an adapter.
+class ProductUpdate {
+ public:
+  virtual ~ProductUpdate() = default;
+  // The output with the change; `bias`, which is part of the output, may be undefined.
+  virtual at::Tensor apply(const at::Tensor& output, const at::Tensor& input, const at::Tensor& weight,
+                           const at::Tensor& bias, Product product) const = 0;
+};
+
 class Projection : public Module {
  public:
   // The dimension of the weight that has the output features; the other one has those of the input.
@@ -34,8 +45,14 @@ class Projection : public Module {
   // The name of the product in a layer that computes more than it; otherwise empty.
   virtual std::string product_name() const { return ""; }
 
-  void set_split(std::shared_ptr<const SplitProduct> split) { split_ = std::move(split); }
+  // Throws for a projection with updates, which change whole products.
+  void set_split(std::shared_ptr<const SplitProduct> split);
   bool is_split() const { return split_ != nullptr; }
+
+  // Updates act one after the other, in the order in which they were added.
+  void add_update(std::shared_ptr<ProductUpdate> update) { updates_.push_back(std::move(update)); }
+  void remove_updates(const std::function<bool(const ProductUpdate& update)>& chosen);
+  const std::vector<std::shared_ptr<ProductUpdate>>& updates() const { return updates_; }
 
   // The indices of its parameters.
   static constexpr size_t kWeight = 0, kBias = 1;
@@ -50,6 +67,7 @@ class Projection : public Module {
   int64_t output_dim_;
   bool has_bias_;
   std::shared_ptr<const SplitProduct> split_;  // null: this rank has the whole weight
+  std::vector<std::shared_ptr<ProductUpdate>> updates_;
 };
 
 }  // namespace accel::nn

@@ -53,7 +53,8 @@ void with_buffers(const Module& module, const std::function<void()>& forward) {
 ForwardState::ForwardState(const Module& module, const Inputs& inputs, bool with_generators)
     : compute_policy_(kernels::compute_policy()),
       split_sequence_(SplitSequence::current()),
-      fp8_(Fp8Layers::current()) {
+      fp8_(Fp8Layers::current()),
+      adapters_(AdapterScope::current()) {
   for (const c10::Device device : devices_of(module, inputs)) {
     const auto same_type = [device](const auto& autocast) { return autocast.device == device.type(); };
     if (std::none_of(autocasts_.begin(), autocasts_.end(), same_type))
@@ -70,6 +71,7 @@ void ForwardState::replay(const Module& module, const std::function<void()>& for
   const kernels::ComputeScope policy(compute_policy_);
   const SplitSequence::Scope split_sequence(split_sequence_);
   const Fp8Layers::Scope fp8(fp8_.lock());
+  const AdapterScope adapters(adapters_);
   with_generators([&] { with_buffers(module, [&] { with_autocasts(0, forward); }); });
 }
 

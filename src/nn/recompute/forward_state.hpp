@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/compute_policy.hpp"
+#include "nn/adapters/adapter_scope.hpp"
 #include "nn/module.hpp"
 #include "nn/split/split_sequence.hpp"
 #include "precision/autocast.hpp"
@@ -36,6 +37,7 @@ class ForwardState {
   std::shared_ptr<const SplitSequence> split_sequence_;
   std::vector<precision::AutocastState> autocasts_;
   std::weak_ptr<Fp8Layers> fp8_;
+  std::shared_ptr<const AdapterNames> adapters_;
   std::vector<std::pair<at::Generator, at::Tensor>> generators_;  // with their states
 };
 

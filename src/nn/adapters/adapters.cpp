@@ -1,0 +1,184 @@
+#include "nn/adapters/adapters.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/name_list.hpp"
+#include "base/text_ends.hpp"
+#include "nn/module_walks.hpp"
+
+namespace accel::nn {
+namespace {
+
+constexpr const char* kMagnitudes = ".lora_magnitude_vector";
+
+// Calls visit(name, projection, lora) for each adapter of each layer.
+template <typename Visit>
+void for_each_lora(const Module& model, const Visit& visit) {
+  for (const auto& [name, module] : named_modules(model)) {
+    const auto* const found = dynamic_cast<const Projection*>(module);
+    if (found == nullptr || found->updates().empty()) continue;
+    auto& projection = const_cast<Projection&>(*found);
+    const std::vector<std::shared_ptr<ProductUpdate>> updates = projection.updates();  // visit() may remove one
+    for (const auto& update : updates)
+      if (const auto lora = std::dynamic_pointer_cast<Lora>(update)) visit(name, projection, *lora);
+  }
+}
+
+AdapterNames names_where(const Module& model, const std::function<bool(const Lora&)>& chosen) {
+  AdapterNames names;
+  for_each_lora(model, [&](const std::string&, Projection&, Lora& lora) {
+    if (chosen(lora) && std::find(names.begin(), names.end(), lora.name()) == names.end()) names.push_back(lora.name());
+  });
+  return names;
+}
+
+void require_adapter(const Module& model, const std::string& name) {
+  const AdapterNames names = adapter_names(model);
+  require(std::find(names.begin(), names.end(), name) != names.end(), Status::kNotFound, "the model has no adapter '",
+          name, "'; expected ", names.empty() ? "one that was added, and it has none" : "one of " + list_names(names));
+}
+
+bool is_adapter_path(const std::string& path) { return path.find(".lora_") != std::string::npos; }
+
+std::string module_of(const std::string& path) {
+  const size_t dot = path.rfind('.');
+  return dot == std::string::npos ? "" : path.substr(0, dot);
+}
+
+// Parameters outside of adapters that are trained and saved with one.
+bool is_trained_beside(const std::string& path, const LoraConfig& config, const std::vector<std::string>& layers) {
+  const std::string module = module_of(path);
+  for (std::string owner = module; !owner.empty(); owner = module_of(owner))
+    if (ends_with_any(owner, config.modules_to_save)) return true;
+  if (path.substr(module.empty() ? 0 : module.size() + 1) != "bias" || config.bias == "none") return false;
+  return config.bias == "all" || std::find(layers.begin(), layers.end(), module) != layers.end();
+}
+
+void require_whole(const std::string& layer, const Projection& projection, const Lora& lora) {
+  const at::Tensor& weight = projection.parameter(Projection::kWeight);
+  const bool is_here = !weight.is_meta() && projection.placement(Projection::kWeight) == nullptr;
+  require(is_here && weight.dim() == 2, Status::kInvalidState, "the weight of '", layer,
+          "' is offloaded or a shard, and the adapter '", lora.name(),
+          "' cannot be merged; expected a model that is whole and in memory");
+}
+
+}  // namespace
+
+std::vector<std::string> add_lora(Module& model, const std::string& name, const LoraConfig& config) {
+  require(!name.empty() && name.find('.') == std::string::npos, Status::kInvalidArgument, "the adapter's name is '",
+          name, "'; expected one without a dot");
+  require(config.bias == "none" || config.bias == "all" || config.bias == "lora_only", Status::kInvalidArgument,
+          "bias is '", config.bias, "'; expected none, all or lora_only");
+  const AdapterNames present = adapter_names(model);
+  require(std::find(present.begin(), present.end(), name) == present.end(), Status::kAlreadyExists,
+          "the model has an adapter '", name, "'; expected another name, or accel_adapter_remove() before");
+  const std::vector<LoraTarget> targets = lora_targets(model, config);
+  std::vector<std::string> layers;
+  for (const LoraTarget& target : targets) layers.push_back(target.name);
+  for (const auto& [path, parameter] : named_parameters(model))
+    if (!is_adapter_path(path)) parameter.set_requires_grad(is_trained_beside(path, config, layers));
+  const auto kept = std::make_shared<const LoraConfig>(config);
+  for (const LoraTarget& target : targets) Lora::attach(*target.projection, name, target.shape, kept);
+  set_active_adapters(model, {name});
+  return layers;
+}
+
+AdapterNames adapter_names(const Module& model) {
+  return names_where(model, [](const Lora&) { return true; });
+}
+
+AdapterNames active_adapters(const Module& model) {
+  return names_where(model, [](const Lora& lora) { return lora.is_active(); });
+}
+
+void set_active_adapters(Module& model, const AdapterNames& names) {
+  for (const std::string& name : names) require_adapter(model, name);
+  for_each_lora(model, [&](const std::string&, Projection&, Lora& lora) {
+    lora.set_active(std::find(names.begin(), names.end(), lora.name()) != names.end());
+  });
+}
+
+void merge_adapters(Module& model) {
+  for_each_lora(model, [](const std::string& layer, Projection& projection, Lora& lora) {
+    if (lora.is_active()) require_whole(layer, projection, lora);
+  });
+  for_each_lora(model, [](const std::string&, Projection& projection, Lora& lora) {
+    if (lora.is_active()) lora.merge(projection);
+  });
+}
+
+void unmerge_adapters(Module& model) {
+  std::vector<std::pair<Projection*, Lora*>> merged;
+  for_each_lora(model, [&](const std::string& layer, Projection& projection, Lora& lora) {
+    if (!lora.is_merged()) return;
+    require_whole(layer, projection, lora);
+    merged.emplace_back(&projection, &lora);
+  });
+  // The last one that was merged goes first.
+  for (auto entry = merged.rbegin(); entry != merged.rend(); ++entry) entry->second->unmerge(*entry->first);
+}
+
+void remove_adapter(Module& model, const std::string& name) {
+  require_adapter(model, name);
+  for_each_lora(model, [&](const std::string& layer, Projection&, Lora& lora) {
+    require(lora.name() != name || !lora.is_merged(), Status::kInvalidState, "the adapter '", name,
+            "' is merged into '", layer, "'; expected accel_adapter_unmerge() before it is removed");
+  });
+  for_each_lora(model, [&](const std::string&, Projection& projection, Lora& lora) {
+    if (lora.name() == name) Lora::detach(projection, name);
+  });
+}
+
+AddedAdapter find_adapter(const Module& model, const std::string& name) {
+  require_adapter(model, name);
+  AddedAdapter added;
+  for_each_lora(model, [&](const std::string& layer, Projection&, Lora& lora) {
+    if (lora.name() != name) return;
+    added.config = lora.config();
+    added.layers.push_back(layer);
+  });
+  return added;
+}
+
+NamedTensors adapter_tensors(const Module& model, const std::string& name) {
+  const AddedAdapter added = find_adapter(model, name);
+  const std::string part = "." + name + ".weight";
+  NamedTensors tensors;
+  for (const auto& [path, parameter] : named_parameters(model)) {
+    if (!is_adapter_path(path)) {
+      if (is_trained_beside(path, *added.config, added.layers)) tensors.emplace_back(path, parameter);
+    } else if (ends_with(path, part)) {
+      const std::string kept = path.substr(0, path.size() - part.size());
+      tensors.emplace_back(ends_with(kept, kMagnitudes) ? kept : kept + ".weight", parameter);
+    }
+  }
+  return tensors;
+}
+
+void load_adapter_tensors(Module& model, const std::string& name, const NamedTensors& tensors) {
+  std::unordered_map<std::string, at::Tensor> given(tensors.begin(), tensors.end());
+  const NamedTensors places = adapter_tensors(model, name);
+  for (const auto& [path, parameter] : places) {
+    const auto found = given.find(path);
+    require(found != given.end(), Status::kNotFound, "the adapter '", name, "' lacks the tensor '", path,
+            "'; expected one of each layer that its configuration names");
+    require(found->second.sizes() == parameter.sizes(), Status::kShapeMismatch, "the tensor '", path,
+            "' of the adapter '", name, "' is ", found->second.sizes(), "; expected ", parameter.sizes());
+  }
+  for (const auto& [path, tensor] : tensors)
+    require(std::any_of(places.begin(), places.end(), [&](const auto& place) { return place.first == path; }),
+            Status::kNotFound, "the adapter '", name, "' has a tensor '", path,
+            "', for which the model has no place; expected an adapter that was made for this model");
+  const at::NoGradGuard no_grad;
+  for (const auto& [path, parameter] : places) at::Tensor(parameter).copy_(given.at(path));
+}
+
+}  // namespace accel::nn

@@ -1,0 +1,46 @@
+// Adapters of a model by name: made, chosen, merged and removed in all its layers at once.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/adapters/adapter_scope.hpp"
+#include "nn/adapters/lora_targets.hpp"
+#include "nn/module.hpp"
+
+namespace accel::nn {
+
+// Adds the adapter to each target and makes it the only active one. Of the model nothing is trained from then on but
+// active adapters, and what `config` says beside them. Returns the names of the layers.
+std::vector<std::string> add_lora(Module& model, const std::string& name, const LoraConfig& config);
+
+// In the order in which they were added.
+AdapterNames adapter_names(const Module& model);
+AdapterNames active_adapters(const Module& model);
+// Only these act, one after the other, and are trained. An error names one that the model lacks.
+void set_active_adapters(Module& model, const AdapterNames& names);
+
+// Adds the active adapters to the weights, or takes all away again. Nothing is changed unless each weight is whole and
+// in memory.
+void merge_adapters(Module& model);
+void unmerge_adapters(Module& model);
+// Removes an adapter, which is not merged.
+void remove_adapter(Module& model, const std::string& name);
+
+// With what it was added, and the names of its layers.
+struct AddedAdapter {
+  std::shared_ptr<const LoraConfig> config;
+  std::vector<std::string> layers;
+};
+AddedAdapter find_adapter(const Module& model, const std::string& name);
+
+// The parameters of an adapter and of the modules that are saved with it, under their names without the adapter's:
+// "layers.0.q_proj.lora_A.weight". Tensors share memory with the model.
+NamedTensors adapter_tensors(const Module& model, const std::string& name);
+// Copies them; each has its place and shape, and none is missing.
+void load_adapter_tensors(Module& model, const std::string& name, const NamedTensors& tensors);
+
+}  // namespace accel::nn

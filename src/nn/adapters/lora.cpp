@@ -1,0 +1,172 @@
+#include "nn/adapters/lora.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/mm.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "nn/adapters/adapter_scope.hpp"
+#include "nn/layers/dropout.hpp"
+#include "nn/layers/initial.hpp"
+#include "nn/layers/linear.hpp"
+
+namespace accel::nn {
+namespace {
+
+constexpr const char* kDropouts = "lora_dropout";
+constexpr const char* kFirsts = "lora_A";
+constexpr const char* kSeconds = "lora_B";
+constexpr const char* kMagnitudes = "lora_magnitude_vector";
+
+// Parts of adapters by their names, or the one parameter of a part.
+class AdapterPart final : public Module {
+ public:
+  explicit AdapterPart(const char* kind) : Module(kind) {}
+  bool has_forward() const override { return false; }
+
+ protected:
+  bool has_free_parts() const override { return true; }
+};
+
+ModulePtr find_child(const Module& module, const std::string& name) {
+  const auto& children = module.children();
+  const auto found =
+      std::find_if(children.begin(), children.end(), [&](const auto& child) { return child.first == name; });
+  return found == children.end() ? nullptr : found->second;
+}
+
+ModulePtr part_of(Module& projection, const char* part) {
+  if (ModulePtr present = find_child(projection, part)) return present;
+  auto made = std::make_shared<AdapterPart>("Adapters");
+  projection.add_child(part, made);
+  return made;
+}
+
+std::shared_ptr<Linear> factor(int64_t outputs, int64_t inputs, const at::TensorOptions& options) {
+  return std::make_shared<Linear>(at::empty({outputs, inputs}, options), at::Tensor());
+}
+
+// Sums of products in less than float32 lose too much.
+at::TensorOptions factor_options(const at::Tensor& weight) {
+  const bool is_exact = weight.scalar_type() == at::kFloat || weight.scalar_type() == at::kDouble;
+  return weight.options().dtype(is_exact ? weight.scalar_type() : at::kFloat).requires_grad(false);
+}
+
+void start(const at::Tensor& first, const at::Tensor& second, const LoraShape& shape) {
+  if (shape.start == LoraStart::kGaussian)
+    fill_normal(first, 0, 1.0 / static_cast<double>(shape.rank));
+  else
+    fill_kaiming_uniform(first);
+  if (shape.start == LoraStart::kRandom)
+    fill_kaiming_uniform(second);
+  else
+    fill_constant(second, 0);
+}
+
+// [outputs, inputs]
+at::Tensor by_outputs(const at::Tensor& weight, Product product) { return product.is_transposed ? weight.t() : weight; }
+
+}  // namespace
+
+std::shared_ptr<Lora> Lora::attach(Projection& projection, const std::string& name, const LoraShape& shape,
+                                   std::shared_ptr<const LoraConfig> config) {
+  const at::Tensor& weight = projection.parameter(Projection::kWeight);
+  const at::TensorOptions options = factor_options(weight);
+  auto first = factor(shape.rank, projection.in_features(), options);
+  auto second = factor(projection.out_features(), shape.rank, options);
+  start(first->parameter(0), second->parameter(0), shape);
+  const std::shared_ptr<Lora> lora(new Lora(name, shape, std::move(config)));
+  lora->dropout_ = std::make_shared<Dropout>(shape.dropout);
+  lora->dropout_->train(projection.is_training());
+  lora->first_ = first;
+  lora->second_ = second;
+  if (shape.is_dora) {
+    lora->magnitude_ = std::make_shared<AdapterPart>("Magnitude");
+    lora->magnitude_->add_parameter("weight", lora->norms(weight, {projection.output_dim() == 1}));
+  }
+  part_of(projection, kDropouts)->add_child(name, lora->dropout_);
+  part_of(projection, kFirsts)->add_child(name, lora->first_);
+  part_of(projection, kSeconds)->add_child(name, lora->second_);
+  if (shape.is_dora) part_of(projection, kMagnitudes)->add_child(name, lora->magnitude_);
+  projection.add_update(lora);
+  return lora;
+}
+
+void Lora::detach(Projection& projection, const std::string& name) {
+  for (const char* part : {kDropouts, kFirsts, kSeconds, kMagnitudes})
+    if (const ModulePtr parts = find_child(projection, part); parts != nullptr && find_child(*parts, name) != nullptr)
+      parts->remove(name);
+  projection.remove_updates([&name](const ProductUpdate& update) {
+    const auto* const lora = dynamic_cast<const Lora*>(&update);
+    return lora != nullptr && lora->name() == name;
+  });
+}
+
+bool Lora::acts() const {
+  if (is_merged_) return false;
+  const std::shared_ptr<const AdapterNames> named = AdapterScope::current();
+  return named == nullptr ? is_active_ : std::find(named->begin(), named->end(), name_) != named->end();
+}
+
+at::Tensor Lora::weight_change() const {
+  const at::Tensor first = first_->parameter(0).to(at::kFloat), second = second_->parameter(0).to(at::kFloat);
+  return at::mm(second, first) * shape_.scale;
+}
+
+at::Tensor Lora::norms(const at::Tensor& weight, Product product) const {
+  const at::NoGradGuard no_grad;
+  const at::Tensor changed = by_outputs(weight, product).to(at::kFloat) + weight_change();
+  return at::linalg_vector_norm(changed, 2, at::IntArrayRef({1})).to(first_->parameter(0).scalar_type());
+}
+
+at::Tensor Lora::apply(const at::Tensor& output, const at::Tensor& input, const at::Tensor& weight,
+                       const at::Tensor& bias, Product product) const {
+  if (!acts()) return output;
+  const at::Tensor kept = dropout_->call(input);
+  const at::Tensor rows = kept.to(first_->parameter(0).scalar_type());
+  const at::Tensor change = second_->call(first_->call(rows));
+  if (magnitude_ == nullptr) return output.add(change.to(output.scalar_type()), shape_.scale);
+  const at::Tensor ratio = magnitude_->parameter(0) / norms(weight, product);
+  const bool drops = shape_.dropout > 0 && dropout_->is_training();
+  const at::Tensor base = drops ? product(kept, weight, at::Tensor()) : bias.defined() ? output - bias : output;
+  return output + ((ratio - 1) * base + ratio * change * shape_.scale).to(output.scalar_type());
+}
+
+void Lora::set_active(bool is_active) {
+  is_active_ = is_active;
+  for (const ModulePtr& part : {ModulePtr(first_), ModulePtr(second_), magnitude_})
+    if (part != nullptr) part->parameter(0).set_requires_grad(is_active);
+}
+
+void Lora::merge(Projection& projection) {
+  if (is_merged_) return;
+  const at::NoGradGuard no_grad;
+  const at::Tensor& weight = projection.parameter(Projection::kWeight);
+  const Product product{projection.output_dim() == 1};
+  at::Tensor merged = by_outputs(weight, product).to(at::kFloat) + weight_change();
+  if (magnitude_ != nullptr) {
+    merged_norms_ = norms(weight, product);
+    merged *= (magnitude_->parameter(0) / merged_norms_).to(at::kFloat).unsqueeze(1);
+  }
+  by_outputs(weight, product).copy_(merged);
+  is_merged_ = true;
+}
+
+void Lora::unmerge(Projection& projection) {
+  if (!is_merged_) return;
+  const at::NoGradGuard no_grad;
+  const Product product{projection.output_dim() == 1};
+  const at::Tensor weight = by_outputs(projection.parameter(Projection::kWeight), product);
+  at::Tensor former = weight.to(at::kFloat);
+  if (magnitude_ != nullptr) former = former * (merged_norms_ / magnitude_->parameter(0)).to(at::kFloat).unsqueeze(1);
+  weight.copy_(former - weight_change());
+  is_merged_ = false;
+}
+
+}  // namespace accel::nn

@@ -1,0 +1,297 @@
+// Adapters against PEFT: outputs, gradients, merged weights and files; and what they refuse.
+#include "nn/adapters/adapters.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "architecture_fixture.hpp"
+#include "checkpoint/formats/adapter_folder.hpp"
+#include "config/generated/settings/activation_checkpointing.hpp"
+#include "expect_error.hpp"
+#include "nn/layers/linear.hpp"
+#include "nn/layers/sequential.hpp"
+#include "nn/module_walks.hpp"
+#include "report/temporary_folder.hpp"
+
+namespace accel::nn {
+namespace adapters_test {
+
+using tests::expect_error;
+using tests::TemporaryFolder;
+using tests::weight_of;
+
+constexpr const char* kName = "mine";
+
+ModulePtr base_model(const Json& recorded) {
+  ModulePtr model = module_from_config(print_json(*json_member(recorded, "config")));
+  model->train(false);
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : named_parameters(*model))
+    tensor.copy_(weight_of(name, tensor.sizes(), json_integer(recorded, "seed", 0)));
+  return model;
+}
+
+LoraConfig config_of(const Json& recorded) {
+  return checkpoint::read_adapter_config(*json_member(recorded, "adapter"), "the fixture");
+}
+
+std::string in_files(const std::string& path) { return "base_model.model." + path; }
+
+ModulePtr adapted_model(const Json& recorded) {
+  ModulePtr model = base_model(recorded);
+  add_lora(*model, kName, config_of(recorded));
+  const at::NoGradGuard no_grad;
+  for (const auto& [path, tensor] : adapter_tensors(*model, kName))
+    at::Tensor(tensor).copy_(weight_of(in_files(path), tensor.sizes(), json_integer(recorded, "seed", 0)));
+  return model;
+}
+
+at::Tensor tokens_in(const Json& recorded) { return tests::tokens_of(*json_member(recorded, "tokens")); }
+
+template <typename Check>
+void for_each_case(const Check& check) {
+  const Json fixture = tests::read_cases("adapters.json");
+  for (const Json& recorded : *fixture.items()) {
+    SCOPED_TRACE(print_json(*json_member(recorded, "adapter")));
+    check(recorded);
+  }
+}
+
+TEST(Adapters, GiveTheOutputsAndGradientsOfTheReference) {
+  for_each_case([](const Json& recorded) {
+    const ModulePtr model = adapted_model(recorded);
+    std::map<std::string, std::vector<int64_t>> expected, found;
+    for (const Json& entry : *json_member(recorded, "files")->items())
+      expected[*(*entry.items())[0].text()] = tests::integers((*entry.items())[1]);
+    for (const auto& [path, tensor] : adapter_tensors(*model, kName)) found[in_files(path)] = tensor.sizes().vec();
+    EXPECT_EQ(found, expected);
+    const at::Tensor logits = model->call(tokens_in(recorded));
+    tests::expect_close(logits, tests::tensor_of(*json_member(recorded, "logits")), 1e-5);
+    const at::Tensor loss =
+        (logits * (at::arange(logits.numel(), at::kDouble) * 0.37).sin().to(at::kFloat).view_as(logits)).sum();
+    EXPECT_NEAR(loss.item<double>(), json_number(recorded, "loss", 0), 2e-5);
+    loss.backward();
+    const Json& gradients = *json_member(recorded, "gradients");
+    size_t trained = 0;
+    for (const auto& [path, tensor] : named_parameters(*model)) {
+      if (!tensor.requires_grad()) {
+        EXPECT_FALSE(tensor.grad().defined()) << path;
+        continue;
+      }
+      trained += 1;
+      std::string name = path;
+      if (const size_t own = name.find(std::string(".") + kName); own != std::string::npos)
+        name.erase(own, std::string(".").size() + std::string(kName).size());
+      if (name.find("magnitude") != std::string::npos) name = name.substr(0, name.rfind('.'));
+      const Json* const numbers_of = json_member(gradients, name);
+      ASSERT_NE(numbers_of, nullptr) << name;
+      const std::vector<double> numbers = tests::numbers(*numbers_of);
+      EXPECT_NEAR(tensor.grad().norm().item<double>(), numbers[0], 1e-5 + 1e-5 * numbers[0]) << name;
+      EXPECT_NEAR(tensor.grad().flatten()[1 % tensor.numel()].item<double>(), numbers[1], 1e-5 + 1e-5 * numbers[0])
+          << name;
+    }
+    EXPECT_EQ(trained, gradients.members()->size());
+  });
+}
+
+TEST(Adapters, MergeIntoTheWeightsAndLeaveThem) {
+  const at::NoGradGuard no_grad;
+  for_each_case([](const Json& recorded) {
+    const ModulePtr model = adapted_model(recorded), base = base_model(recorded);
+    const at::Tensor apart = model->call(tokens_in(recorded));
+    merge_adapters(*model);
+    merge_adapters(*model);  // once is enough
+    tests::expect_close(model->call(tokens_in(recorded)), tests::tensor_of(*json_member(recorded, "merged")), 1e-5);
+    expect_error([&] { remove_adapter(*model, kName); }, Status::kInvalidState, "is merged into");
+    unmerge_adapters(*model);
+    tests::expect_close(model->call(tokens_in(recorded)), apart, 1e-5);
+    if (!config_of(recorded).modules_to_save.empty()) return;
+    remove_adapter(*model, kName);
+    if (config_of(recorded).bias == "none")
+      tests::expect_close(model->call(tokens_in(recorded)), base->call(tokens_in(recorded)), 1e-5);
+    EXPECT_TRUE(adapter_names(*model).empty());
+  });
+}
+
+TEST(Adapters, BeginAsTheModelWasUnlessTheyAreRandom) {
+  const at::NoGradGuard no_grad;
+  const Json fixture = tests::read_cases("adapters.json");
+  for (const LoraStart start : {LoraStart::kZero, LoraStart::kGaussian, LoraStart::kRandom}) {
+    const Json& recorded = fixture.items()->front();
+    const ModulePtr model = base_model(recorded);
+    const at::Tensor before = model->call(tokens_in(recorded));
+    LoraConfig config = config_of(recorded);
+    config.shape.start = start;
+    add_lora(*model, kName, config);
+    EXPECT_EQ(at::equal(model->call(tokens_in(recorded)), before), start != LoraStart::kRandom);
+  }
+}
+
+// The layers of a model without names of the hub, [outputs, inputs] each.
+std::shared_ptr<Sequential> two_layers() {
+  auto model = std::make_shared<Sequential>();
+  model->append(std::make_shared<Linear>(6, 5, true));
+  model->append(std::make_shared<Linear>(5, 3, true));
+  model->train(false);
+  return model;
+}
+
+LoraConfig random_lora(const std::vector<std::string>& endings) {
+  LoraConfig config;
+  config.shape.rank = 2;
+  config.shape.start = LoraStart::kRandom;
+  config.targets.endings = endings;
+  return config;
+}
+
+TEST(Adapters, AreChosenForTheModelAndForACall) {
+  const at::NoGradGuard no_grad;
+  const auto model = two_layers();
+  const at::Tensor input = at::arange(12, at::kFloat).view({2, 6}) / 10, plain = model->call(input);
+  add_lora(*model, "one", random_lora({"0"}));
+  const at::Tensor one = model->call(input);
+  add_lora(*model, "two", random_lora({"0", "1"}));
+  const at::Tensor two = model->call(input);
+  EXPECT_EQ(active_adapters(*model), AdapterNames({"two"}));
+  EXPECT_EQ(adapter_names(*model), AdapterNames({"one", "two"}));
+  EXPECT_FALSE(one.equal(plain) || two.equal(plain) || two.equal(one));
+  set_active_adapters(*model, {"one"});
+  EXPECT_TRUE(model->call(input).equal(one));
+  set_active_adapters(*model, {});
+  EXPECT_TRUE(model->call(input).equal(plain));
+  {
+    const AdapterScope scope(std::make_shared<const AdapterNames>(AdapterNames{"two"}));
+    EXPECT_TRUE(model->call(input).equal(two));
+    const AdapterScope none(std::make_shared<const AdapterNames>());
+    EXPECT_TRUE(model->call(input).equal(plain));
+  }
+  set_active_adapters(*model, {"one", "two"});
+  EXPECT_FALSE(model->call(input).equal(one) || model->call(input).equal(two));
+  merge_adapters(*model);
+  unmerge_adapters(*model);
+  set_active_adapters(*model, {});
+  EXPECT_TRUE(at::allclose(model->call(input), plain, 1e-5, 1e-6));
+}
+
+TEST(Adapters, DropoutActsOnTheirInputsInTraining) {
+  const auto model = two_layers();
+  LoraConfig config = random_lora({"0"});
+  config.shape.dropout = 0.5;
+  add_lora(*model, kName, config);
+  const at::Tensor input = at::arange(12, at::kFloat).view({2, 6});
+  EXPECT_TRUE(model->call(input).equal(model->call(input)));
+  model->train(true);
+  EXPECT_FALSE(model->call(input).equal(model->call(input)));
+}
+
+TEST(Adapters, ComputeInFloat32BesideHalfPrecision) {
+  const auto model = two_layers();
+  model->to(at::kBFloat16, std::nullopt);
+  add_lora(*model, kName, random_lora({"0"}));
+  for (const auto& [path, tensor] : adapter_tensors(*model, kName)) EXPECT_EQ(tensor.scalar_type(), at::kFloat) << path;
+  const at::Tensor output = model->call(at::arange(12, at::kFloat).view({2, 6}).to(at::kBFloat16));
+  EXPECT_EQ(output.scalar_type(), at::kBFloat16);
+}
+
+// Regression: what backward computes again had the adapters of the model, not those of the call.
+TEST(Adapters, RecomputedForwardsHaveThoseOfTheCall) {
+  const auto gradient = [](bool recomputes) {
+    const auto model = two_layers();
+    {
+      const at::NoGradGuard no_grad;
+      for (const auto& [name, tensor] : named_parameters(*model)) tensor.copy_(weight_of(name, tensor.sizes(), 3));
+    }
+    add_lora(*model, kName, random_lora({"0", "1"}));
+    const NamedTensors tensors = adapter_tensors(*model, kName);
+    {
+      const at::NoGradGuard no_grad;
+      for (const auto& [path, tensor] : tensors) at::Tensor(tensor).copy_(weight_of(path, tensor.sizes(), 3));
+    }
+    for (const auto& [path, tensor] : tensors) tensor.set_requires_grad(true);
+    set_active_adapters(*model, {});
+    for (const auto& [path, tensor] : tensors) tensor.set_requires_grad(true);
+    if (recomputes) model->set_activation_checkpointing(std::make_shared<const ActivationCheckpointingSettings>());
+    at::Tensor loss;
+    {
+      const AdapterScope scope(std::make_shared<const AdapterNames>(AdapterNames{kName}));
+      loss = model->call(at::arange(12, at::kFloat).view({2, 6})).square().sum();
+    }
+    loss.backward();
+    return tensors.front().second.grad();
+  };
+  EXPECT_TRUE(gradient(true).equal(gradient(false)));
+}
+
+TEST(Adapters, FoldersComeBack) {
+  const at::NoGradGuard no_grad;
+  for_each_case([](const Json& recorded) {
+    const TemporaryFolder folder;
+    const ModulePtr model = adapted_model(recorded);
+    checkpoint::save_adapter(*model, kName, folder.path() + "/adapter");
+    const ModulePtr other = base_model(recorded);
+    EXPECT_EQ(checkpoint::load_adapter(*other, "another", folder.path() + "/adapter"),
+              find_adapter(*model, kName).layers);
+    EXPECT_TRUE(other->call(tokens_in(recorded)).equal(model->call(tokens_in(recorded))));
+  });
+}
+
+TEST(Adapters, AFolderOfAnotherModelLeavesNothing) {
+  const TemporaryFolder folder;
+  const auto model = two_layers();
+  add_lora(*model, kName, random_lora({"0"}));
+  checkpoint::save_adapter(*model, kName, folder.path());
+  auto other = std::make_shared<Sequential>();
+  other->append(std::make_shared<Linear>(7, 5, true));
+  expect_error([&] { checkpoint::load_adapter(*other, kName, folder.path()); }, Status::kShapeMismatch,
+               "the tensor '0.lora_A.weight' of the adapter 'mine' is [2, 6]; expected [2, 7]");
+  EXPECT_TRUE(adapter_names(*other).empty());
+  expect_error([&] { checkpoint::load_adapter(*other, kName, folder.path() + "/none"); }, Status::kNotFound, "none");
+}
+
+TEST(Adapters, ConfigurationsThatMeanMoreAreRefused) {
+  const auto read = [](const char* text) { checkpoint::read_adapter_config(parse_json(text, "here"), "here"); };
+  read(R"({"peft_type": "LORA", "target_modules": ["a"], "lora_bias": false, "eva_config": null, "new_field": []})");
+  expect_error([&] { read(R"({"peft_type": "IA3"})"); }, Status::kUnsupported, "peft_type is 'IA3'; expected LORA");
+  expect_error([&] { read(R"({"lora_bias": true})"); }, Status::kUnsupported, "lora_bias is true");
+  expect_error([&] { read(R"({"init_lora_weights": "pissa"})"); }, Status::kUnsupported, "\"pissa\"");
+  expect_error([&] { read(R"({"r": "four"})"); }, Status::kInvalidArgument, "r");
+  expect_error([&] { read(R"({"target_modules": [1]})"); }, Status::kInvalidArgument, "target_modules has 1");
+  expect_error([&] { read(R"({"rank_pattern": {"a": 0.5}})"); }, Status::kInvalidArgument, "rank_pattern has 0.5");
+}
+
+TEST(Adapters, RefuseWhatTheyCannotDo) {
+  const auto model = two_layers();
+  const auto add = [&](const LoraConfig& config, const char* name = kName) { add_lora(*model, name, config); };
+  expect_error([&] { add(random_lora({"q_proj"})); }, Status::kNotFound,
+               "target_modules is 'q_proj' and fits no linear");
+  expect_error([&] { add(random_lora({})); }, Status::kInvalidArgument, "target_modules is empty");
+  expect_error([&] { add(random_lora({"0"}), "a.b"); }, Status::kInvalidArgument, "expected one without a dot");
+  LoraConfig wrong = random_lora({"0"});
+  wrong.shape.rank = 0;
+  expect_error([&] { add(wrong); }, Status::kInvalidArgument, "the rank of '0' is 0; expected at least 1");
+  wrong = random_lora({"0"});
+  wrong.bias = "some";
+  expect_error([&] { add(wrong); }, Status::kInvalidArgument, "bias is 'some'");
+  wrong = random_lora({});
+  wrong.targets.expression = "(";
+  expect_error([&] { add(wrong); }, Status::kInvalidArgument, "target_modules is '('");
+  EXPECT_TRUE(adapter_names(*model).empty());
+  for (const auto& [name, tensor] : named_parameters(*model)) EXPECT_TRUE(tensor.requires_grad()) << name;
+  add(random_lora({"0"}));
+  expect_error([&] { add(random_lora({"0"})); }, Status::kAlreadyExists, "the model has an adapter 'mine'");
+  expect_error([&] { set_active_adapters(*model, {"other"}); }, Status::kNotFound, "has no adapter 'other'");
+  expect_error([&] { remove_adapter(*model, "other"); }, Status::kNotFound, "has no adapter 'other'");
+}
+
+}  // namespace adapters_test
+}  // namespace accel::nn
