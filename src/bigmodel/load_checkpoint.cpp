@@ -74,6 +74,8 @@ class Loader {
         weight = given.find(parts.front().name);
         nn::check_hub_parts(parts, tensors, sizes);
         if (parts.front().expert < 0) parts.clear();  // it has another name there
+      } else if (weight->second.dim() == 0 && sizes == c10::IntArrayRef{1}) {
+        weight->second = weight->second.view({1});  // a number, as files have it
       } else if (weight->second.sizes() != sizes) {
         misfits.push_back(text(name, " ", weight->second.sizes(), " instead of ", sizes));
       }

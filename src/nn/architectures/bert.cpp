@@ -115,7 +115,7 @@ EncoderConfig read_encoder_config(const Json& json, const EncoderFamily& family)
   config.vocab_size = size_member(json, "vocab_size", family.vocab_size);
   config.hidden_size = size_member(json, keys.hidden, 768);
   config.intermediate_size = size_member(json, keys.inner, 3072);
-  config.num_layers = size_member(json, keys.layers, family.num_layers);
+  config.num_layers = layers_member(json, keys.layers, family.num_layers);
   config.num_heads = size_member(json, keys.heads, 12);
   require(config.hidden_size % config.num_heads == 0, Status::kInvalidArgument, keys.hidden, " ", config.hidden_size,
           " is not divisible by ", keys.heads, " ", config.num_heads, "; every head needs the same size");

@@ -144,7 +144,7 @@ void read_decoder_sizes(const Json& json, const DecoderFamily& family, DecoderCo
   if (config.padding_row >= config.vocab_size || !family.has_padding_row) config.padding_row = -1;
   config.hidden_size = size_member(json, "hidden_size", family.sizes.hidden);
   config.intermediate_size = size_member(json, "intermediate_size", family.sizes.intermediate);
-  config.num_layers = size_member(json, "num_hidden_layers", family.sizes.layers);
+  config.num_layers = layers_member(json, "num_hidden_layers", family.sizes.layers);
   config.num_heads = size_member(json, "num_attention_heads", family.sizes.heads);
   config.num_key_heads =
       size_member(json, "num_key_value_heads", family.sizes.key_heads == 0 ? config.num_heads : family.sizes.key_heads);

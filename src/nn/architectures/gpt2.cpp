@@ -61,7 +61,7 @@ Gpt2Config read_config(const Json& json) {
   config.vocab_size = size_member(json, "vocab_size", 50257);
   config.n_positions = size_of(json, "n_positions", "max_position_embeddings", 1024);
   config.n_embd = size_of(json, "n_embd", "hidden_size", 768);
-  config.n_layer = size_of(json, "n_layer", "num_hidden_layers", 12);
+  config.n_layer = layers_member(json, "n_layer", json_integer(json, "num_hidden_layers", 12));
   config.n_head = size_of(json, "n_head", "num_attention_heads", 12);
   config.n_inner = size_member(json, "n_inner", 4 * config.n_embd);
   require(config.n_embd % config.n_head == 0, Status::kInvalidArgument, "n_embd ", config.n_embd,

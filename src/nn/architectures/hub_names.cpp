@@ -38,6 +38,8 @@ HubNames::HubNames(const Module& model) {
     if (const auto* const renamed = dynamic_cast<const RenamedChildren*>(module))
       for (const auto& [child, hub_name] : renamed->hub_children())
         paths_.emplace_back(join_path(path, child) + ".", join_path(path, hub_name) + ".");
+    if (const auto* const with_numbers = dynamic_cast<const SingleNumbers*>(module))
+      for (const std::string& number : with_numbers->single_numbers()) numbers_.insert(join_path(path, number));
     const auto* const mixture = dynamic_cast<const MixtureOfExperts*>(module);
     if (mixture == nullptr || mixture->files().path.empty()) continue;
     const std::string name = path.substr(path.rfind('.') + 1);
@@ -76,7 +78,8 @@ NamedTensors HubNames::to_files(const NamedTensors& state) const {
   NamedTensors named;
   for (const auto& [name, tensor] : state) {
     const std::vector<HubPart> parts = parts_of(name, tensor.sizes());
-    if (parts.empty()) named.emplace_back(name, tensor);
+    const bool is_number = numbers_.count(name) > 0 && tensor.numel() == 1;
+    if (parts.empty()) named.emplace_back(name, is_number ? tensor.view(at::IntArrayRef{}) : tensor);
     for (const HubPart& part : parts) named.emplace_back(part.name, part.of(tensor));
   }
   return named;

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,7 +33,14 @@ class RenamedChildren {
   virtual std::vector<std::pair<std::string, std::string>> hub_children() const = 0;
 };
 
-// The names of such children, and of mixtures of experts, as their settings give them.
+// A module with parameters [1] that files have without a dimension, because such a parameter cannot be sharded.
+class SingleNumbers {
+ public:
+  virtual ~SingleNumbers() = default;
+  virtual std::vector<std::string> single_numbers() const = 0;
+};
+
+// The names of such children and numbers, and of mixtures of experts, as their settings give them.
 class HubNames {
  public:
   explicit HubNames(const Module& model);
@@ -46,6 +54,7 @@ class HubNames {
  private:
   std::vector<std::pair<std::string, ExpertFiles>> mixtures_;  // by the last part of their path
   std::vector<std::pair<std::string, std::string>> paths_;     // of modules, and in files
+  std::set<std::string> numbers_;                              // by their paths
 };
 
 // The parameter whose parts these are, in their order, in memory of its own. Throws SHAPE_MISMATCH if they do not fit

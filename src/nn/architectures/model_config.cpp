@@ -15,7 +15,16 @@ namespace accel::nn {
 int64_t size_member(const Json& config, const char* key, int64_t otherwise) {
   const int64_t size = json_integer(config, key, otherwise);
   check_size(size, key);
+  constexpr int64_t kLargest = 1 << 30;
+  require(size <= kLargest, Status::kInvalidArgument, key, " is ", size, "; expected at most ", kLargest);
   return size;
+}
+
+int64_t layers_member(const Json& config, const char* key, int64_t otherwise) {
+  const int64_t layers = size_member(config, key, otherwise);
+  constexpr int64_t kMost = 4096;
+  require(layers <= kMost, Status::kInvalidArgument, key, " is ", layers, "; expected at most ", kMost);
+  return layers;
 }
 
 bool says_none(const Json& config, const char* key) {

@@ -11,8 +11,10 @@
 
 namespace accel::nn {
 
-// At least 1; errors name the key.
+// From 1 to 2^30, so that products of two sizes fit; errors name the key.
 int64_t size_member(const Json& config, const char* key, int64_t otherwise);
+// A number of layers, from 1 to 4096: each is made, whatever its size.
+int64_t layers_member(const Json& config, const char* key, int64_t otherwise);
 
 // Whether the configuration says that there is none, which is not the default.
 bool says_none(const Json& config, const char* key);

@@ -173,6 +173,9 @@ RotarySettings read_rotary_settings(const Json& config, int64_t head_dim, const 
   }
   require(share > 0 && share <= 1, Status::kInvalidArgument, "partial_rotary_factor is ", share,
           "; expected more than 0 and at most 1");
+  constexpr int64_t kLargestHead = 1 << 16;  // its frequencies are made where models without memory are made
+  require(head_dim <= kLargestHead, Status::kInvalidArgument, "head_dim is ", head_dim, "; expected at most ",
+          kLargestHead);
   settings.rotated_dim = static_cast<int64_t>(static_cast<double>(head_dim) * share);
   require(settings.rotated_dim > 0 && settings.rotated_dim % 2 == 0, Status::kInvalidArgument, "head_dim is ", head_dim,
           share == 1 ? "" : text(", of which ", settings.rotated_dim, " features are turned"),

@@ -32,8 +32,8 @@ T5Config read_t5_config(const Json& json) {
   T5Config config{};
   SequenceConfig& layer = config.layer;
   config.vocab_size = size_member(json, "vocab_size", 32128);
-  config.num_layers = size_member(json, "num_layers", 6);
-  config.num_decoder_layers = size_member(json, "num_decoder_layers", config.num_layers);
+  config.num_layers = layers_member(json, "num_layers", 6);
+  config.num_decoder_layers = layers_member(json, "num_decoder_layers", config.num_layers);
   config.max_distance = size_member(json, "relative_attention_max_distance", 128);
   config.is_tied = json_flag(json, "tie_word_embeddings", true);
   layer.prefix = "T5";

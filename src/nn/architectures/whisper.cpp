@@ -80,8 +80,6 @@ SequenceLayerNames whisper_names(bool is_decoder) {
 
 // Sines and cosines [positions, size] of frequencies from 1 to 1 / 10000.
 at::Tensor sinusoids(int64_t positions, int64_t size) {
-  require(size % 2 == 0 && size >= 4, Status::kInvalidArgument, "d_model is ", size,
-          "; expected an even number from 4 on");
   const at::Tensor steps = at::arange(size / 2, at::kFloat);
   const at::Tensor frequencies = (steps * (-std::log(10000.0) / static_cast<double>(size / 2 - 1))).exp();
   const at::Tensor angles = at::arange(positions, at::kFloat).unsqueeze(1) * frequencies;
@@ -100,12 +98,13 @@ class WhisperEncoder final : public SequenceStack {
                            Conv2dShape{config.model_size, config.model_size, 3, 2, 1}, true));
     // Files have the table, which is not trained. One without memory gets its values from them alone.
     const at::Tensor table = at::empty({positions_, config.model_size}, new_parameter_options());
-    const at::Tensor values = sinusoids(positions_, config.model_size);
-    if (!table.is_meta()) table.copy_(values);
+    require(config.model_size % 2 == 0 && config.model_size >= 4, Status::kInvalidArgument, "d_model is ",
+            config.model_size, "; expected an even number from 4 on");
+    if (!table.is_meta()) table.copy_(sinusoids(positions_, config.model_size));
     table_ = std::make_shared<Embedding>(table);
     find_tensor(*table_, "weight").set_requires_grad(false);
     add_child("embed_positions", table_);
-    add_layers("layers", "layer_norm", size_member(json, "encoder_layers", 4), config, whisper_names(false));
+    add_layers("layers", "layer_norm", layers_member(json, "encoder_layers", 4), config, whisper_names(false));
     add_child("gelu", gelu_ = std::make_shared<Activation>("gelu"));
   }
   std::vector<std::string> input_names() const override { return {"input_features", "attention_mask"}; }
@@ -134,7 +133,7 @@ class WhisperDecoder final : public SequenceStack {
     add_child("embed_tokens", tokens_ = tokens);
     add_child("embed_positions", positions_ = std::make_shared<Embedding>(
                                      normal_weight(limit_, config.model_size, config.deviation, config.dtype)));
-    add_layers("layers", "layer_norm", size_member(json, "decoder_layers", 4), config, whisper_names(true));
+    add_layers("layers", "layer_norm", layers_member(json, "decoder_layers", 4), config, whisper_names(true));
   }
 
  protected:

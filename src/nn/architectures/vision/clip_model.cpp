@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "nn/architectures/decoder_stream.hpp"
+#include "nn/architectures/hub_names.hpp"
 #include "nn/architectures/model_config.hpp"
 #include "nn/architectures/vision/clip_towers.hpp"
 #include "nn/architectures/vision/tower.hpp"
@@ -57,7 +58,7 @@ class ClipModelWithProjection final : public Module {
 // return_loss, a truth value. Gives [logits of each image [images, texts], logits of each text [texts, images], vectors
 // of texts, vectors of images], with return_loss the contrastive loss in front of them: the n-th text belongs to the
 // n-th image.
-class ClipModel final : public Module {
+class ClipModel final : public Module, public SingleNumbers {
  public:
   ClipModel(const Json& json, const Json& text, const Json& vision) : Module("CLIPModel") {
     add_child("text_model", text_ = clip_text_tower(text, /*is_whole=*/false));
@@ -66,11 +67,12 @@ class ClipModel final : public Module {
     add_child("visual_projection", vision_projection_ = clip_projection(vision, /*is_text=*/false, size));
     add_child("text_projection", text_projection_ = clip_projection(text, /*is_text=*/true, size));
     scale_ = add_parameter("logit_scale",
-                           constant_parameter(json_number(json, "logit_scale_init_value", 2.6592), {}, at::kFloat));
+                           constant_parameter(json_number(json, "logit_scale_init_value", 2.6592), {1}, at::kFloat));
   }
   std::vector<std::string> input_names() const override {
     return {"input_ids", "pixel_values", "attention_mask", "position_ids", "return_loss"};
   }
+  std::vector<std::string> single_numbers() const override { return {"logit_scale"}; }
 
  protected:
   c10::IValue forward(const Inputs& inputs) override {

@@ -85,7 +85,7 @@ class ClipTower : public Tower, public RenamedChildren {
         is_whole_(is_whole) {}
 
   void add_clip_layers(const Json& json, bool is_causal) {
-    add_layers("encoder.layers", size_member(json, "num_hidden_layers", 12), config_, clip_names(), is_causal);
+    add_layers("encoder.layers", layers_member(json, "num_hidden_layers", 12), config_, clip_names(), is_causal);
     fill_clip_layers(layers(), config_, factor_);
   }
 

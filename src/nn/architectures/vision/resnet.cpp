@@ -29,6 +29,8 @@
 namespace accel::nn {
 namespace {
 
+constexpr int64_t kMostLayers = 4096;
+constexpr int64_t kLargestSize = 1 << 30;
 constexpr int64_t kReduction = 4;  // of the channels inside of a bottleneck
 
 struct ResNetConfig {
@@ -47,7 +49,9 @@ std::vector<int64_t> resnet_sizes(const Json& json, const char* key, std::vector
   for (const Json& item : *given->items()) {
     require(item.integer().has_value(), Status::kTypeMismatch, key, " has ", print_json(item),
             "; expected whole numbers");
-    check_size(sizes.emplace_back(*item.integer()), key);
+    const int64_t size = sizes.emplace_back(*item.integer());
+    check_size(size, key);
+    require(size <= kLargestSize, Status::kInvalidArgument, key, " has ", size, "; expected at most ", kLargestSize);
   }
   return sizes;
 }
@@ -61,6 +65,10 @@ ResNetConfig read_resnet_config(const Json& json) {
   config.depths = resnet_sizes(json, "depths", {3, 4, 6, 3});
   require(config.sizes.size() == config.depths.size(), Status::kInvalidArgument, "hidden_sizes has ",
           config.sizes.size(), " numbers and depths ", config.depths.size(), "; expected one of each stage");
+  int64_t layers = 0;
+  for (const int64_t depth : config.depths) layers += depth;
+  require(layers <= kMostLayers, Status::kInvalidArgument, "depths are ", layers, " layers; expected at most ",
+          kMostLayers);
   const std::string layer = json_text(json, "layer_type", "bottleneck");
   require(layer == "basic" || layer == "bottleneck", Status::kUnsupported, "layer_type is '", layer,
           "'; expected 'basic' or 'bottleneck'");

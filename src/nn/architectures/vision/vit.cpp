@@ -63,7 +63,7 @@ class VitModel final : public Tower {
     images.deviation = images.class_deviation = config.deviation;
     images.dropout = config.dropout;
     add_child("embeddings", embeddings_ = image_embedding(images, kVitEmbedding));
-    add_layers("encoder.layer", size_member(json, "num_hidden_layers", 12), config, vit_names(), /*is_causal=*/false);
+    add_layers("encoder.layer", layers_member(json, "num_hidden_layers", 12), config, vit_names(), /*is_causal=*/false);
     add_child("layernorm", norm_ = sequence_norm(config));
     if (!pools) return;
     const std::string activation = json_text(json, "pooler_act", "tanh");
