@@ -43,10 +43,11 @@ CLI::Option* add_value(CLI::App& app, const char* names, T& value, const char* t
 void declare_model(CLI::App& app, ModelArguments& arguments) {
   add_value(app, "--dtype", arguments.dtype, "NAME",
             "Dtype of the weights: float32, bfloat16 or float16. Default: that of config.json", "Model");
-  add_value(app, "--device", arguments.device, "DEVICE",
-            "Device that computes: cpu, or an accelerator such as xpu:0. Default: the accelerators of this machine, and what "
-            "they have no room for in memory; without any, the CPU",
-            "Model");
+  add_value(
+      app, "--device", arguments.device, "DEVICE",
+      "Device that computes: cpu, or an accelerator such as xpu:0. Default: the accelerators of this machine, and what "
+      "they have no room for in memory; without any, the CPU",
+      "Model");
 }
 
 }  // namespace

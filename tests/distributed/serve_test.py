@@ -87,7 +87,7 @@ def text_of(events):
 
 class RunTest(ModelsTest):
     def test_streams_text_and_tells_the_speed(self):
-        status, text, notes = self.accel("run", self.llama, "--prompt", "Hello", "--max-tokens", "12", "--stop", "\0\0\0")
+        status, text, notes = self.accel("run", self.llama, "--prompt", "Hello", "--max-tokens", "12", "--stop", "never")
         self.assertEqual(status, 0, notes)
         self.assertGreater(len(text), 0)
         self.assertRegex(notes, r"1?\d tokens after 5 of the prompt: first after [\d.]+ s, all [\d.]+ tokens/s")
@@ -305,8 +305,8 @@ class ServeTest(ModelsTest):
             self.assertLess(time.monotonic() - began, 10)
 
     def test_finishes_answers_and_refuses_new_ones(self):
-        served = Served(self, self.llama)
-        client = self.long_request(served, 400)
+        served = Served(self, self.llama, "--stop-timeout", "150")
+        client = self.long_request(served, 1500)
         served.process.send_signal(signal.SIGTERM)
         self.assertIn("stopping", served.process.stderr.readline())
         status = served.ask("/v1/completions", {"prompt": "x"})[0]

@@ -110,6 +110,7 @@ def write_llama(folder, **changes):
         weights.norm(prefix + "post_attention_layernorm", width)
     weights.norm("model.norm", width)
     weights.add("lm_head.weight", config["vocab_size"], width)
+    weights.tensors["lm_head.weight"][1][-width:] = [0.0] * width  # no text ends by itself
     return write_folder(folder, config, weights, byte_tokenizer(), {"eos_token": END, "chat_template": CHAT_TEMPLATE})
 
 

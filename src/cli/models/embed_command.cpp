@@ -14,8 +14,8 @@
 namespace accel::program {
 namespace {
 
-void print_embeddings(TextEmbedder& embedder, const std::vector<std::string>& lines) {
-  const Embeddings embeddings = embedder.embed(lines);
+void print_embeddings(TextEmbedder& embedder, const std::vector<std::string>& lines, std::size_t first) {
+  const Embeddings embeddings = embedder.embed(lines, first);
   for (std::size_t i = 0; i < lines.size(); ++i)
     std::puts(
         print_json(Json(Json::Members{{"text", Json(lines[i])}, {"embedding", embedding_json(embeddings.rows[i])}}))
@@ -24,14 +24,16 @@ void print_embeddings(TextEmbedder& embedder, const std::vector<std::string>& li
 
 void embed_lines(TextEmbedder& embedder, std::istream& input, std::size_t batch_size) {
   std::vector<std::string> lines;
+  std::size_t printed = 0;
   for (std::string line; std::getline(input, line);) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
     lines.push_back(line);
     if (lines.size() < batch_size) continue;
-    print_embeddings(embedder, lines);
+    print_embeddings(embedder, lines, printed);
+    printed += lines.size();
     lines.clear();
   }
-  if (!lines.empty()) print_embeddings(embedder, lines);
+  if (!lines.empty()) print_embeddings(embedder, lines, printed);
 }
 
 }  // namespace

@@ -90,6 +90,21 @@ void load_weights(const cpp::Module& module, const ModelArguments& arguments) {
 
 }  // namespace
 
+std::string text_of_value(const cpp::Value& value) {
+  return value.kind() == ACCEL_VALUE_BYTES ? std::string(value.bytes()) : value.string();
+}
+
+void require_tokens(const cpp::Tensor& ids, const LoadedModel& model) {
+  const auto* const data = static_cast<const std::int64_t*>(ids.data());
+  const auto* const wrong = std::find_if(data, data + ids.numel(), [&model](std::int64_t id) {
+    return id < 0 || (model.vocabulary > 0 && id >= model.vocabulary);
+  });
+  if (wrong != data + ids.numel())
+    throw cpp::Error(ACCEL_ERROR_INVALID_ARGUMENT, "the token id is " + std::to_string(*wrong) + "; expected 0 to " +
+                                                       std::to_string(model.vocabulary - 1) +
+                                                       ", the vocabulary of the model");
+}
+
 LoadedModel load_model(const ModelArguments& arguments) {
   const std::string& folder = arguments.folder;
   require_model_files(folder);
@@ -105,6 +120,7 @@ LoadedModel load_model(const ModelArguments& arguments) {
   load_weights(model.module, arguments);
   const cpp::Value description = model.tokenizer.describe();
   for (const cpp::Value& id : description.at("eos_token_ids").items()) model.end_tokens.push_back(id.integer());
+  model.vocabulary = json_integer(config, "vocab_size", 0);
   model.max_positions = json_integer(config, "max_position_embeddings", 0);
   if (const auto longest = description.find("model_max_length"); longest && !longest->is_none())
     model.max_positions =

@@ -16,7 +16,15 @@ struct LoadedModel {
   bool gives_embeddings = false;         // else it is a decoder
   std::vector<std::int64_t> end_tokens;  // that end an answer
   std::int64_t max_positions = 0;        // 0: unknown
+  std::int64_t vocabulary = 0;           // rows of the embedding; 0: unknown
 };
+
+// A text of the library, which is BYTES where it has a NUL.
+std::string text_of_value(const cpp::Value& value);
+
+// cpp::Error INVALID_ARGUMENT for ids that the embedding of the model does not have: a call with them would fail all
+// that are computed with it.
+void require_tokens(const cpp::Tensor& ids, const LoadedModel& model);
 
 // cpp::Error says what the folder lacks, and how to get it.
 LoadedModel load_model(const ModelArguments& arguments);

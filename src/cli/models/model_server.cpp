@@ -57,7 +57,7 @@ ModelServer::ModelServer(LoadedModel model, const ServeArguments& arguments)
     cpp::GenerationBatchOptions options;
     options.max_sequences = arguments.max_sequences;
     options.max_cached_tokens = arguments.max_cached_tokens;
-    generator_ = std::make_unique<TextGenerator>(model, options);
+    generator_ = std::make_unique<TextGenerator>(std::move(model), options);
   }
   thread_ = std::thread([this] { run(); });
 }

@@ -55,7 +55,7 @@ class PrintedText {
   void take(const GenerationProgress& progress) {
     if (tokens_ == 0) first_ = Clock::now();
     tokens_ = progress.tokens;
-    std::fputs(progress.added.text.c_str(), stdout);
+    std::fwrite(progress.added.text.data(), 1, progress.added.text.size(), stdout);
     std::fflush(stdout);
     if (progress.has_ended) ended_.set_value(progress.error);
   }

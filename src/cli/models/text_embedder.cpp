@@ -24,7 +24,7 @@ std::vector<std::int64_t> lengths_of(const cpp::Tensor& mask) {
 
 }  // namespace
 
-Embeddings TextEmbedder::embed(const std::vector<std::string>& texts) {
+Embeddings TextEmbedder::embed(const std::vector<std::string>& texts, std::size_t first) {
   Embeddings embeddings;
   for (std::size_t begin = 0; begin < texts.size(); begin += static_cast<std::size_t>(batch_size_)) {
     const std::size_t end = std::min(texts.size(), begin + static_cast<std::size_t>(batch_size_));
@@ -33,8 +33,9 @@ Embeddings TextEmbedder::embed(const std::vector<std::string>& texts) {
     cpp::EncodeOptions options;
     if (truncates_) options.max_length = model_.max_positions;
     const cpp::Value inputs = model_.tokenizer.encode_batch(cpp::Value::list(batch), options);
+    std::size_t index = first + begin;
     for (const std::int64_t length : lengths_of(inputs.at("attention_mask").tensor()))
-      require_length(length, model_.max_positions, embeddings.rows.size());
+      require_length(length, model_.max_positions, index++);
     embed_batch(inputs, embeddings);
   }
   return embeddings;
@@ -55,6 +56,7 @@ Embeddings TextEmbedder::embed_tokens(const std::vector<std::vector<std::int64_t
 }
 
 void TextEmbedder::embed_batch(const cpp::Value& inputs, Embeddings& embeddings) {
+  require_tokens(inputs.at("input_ids").tensor(), model_);
   const cpp::Scope inference = cpp::inference_mode();
   std::vector<cpp::Value> values = {inputs.at("input_ids"), inputs.at("attention_mask")};
   if (const auto types = inputs.find("token_type_ids")) values.push_back(*types);

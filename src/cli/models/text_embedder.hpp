@@ -21,8 +21,8 @@ class TextEmbedder {
   TextEmbedder(LoadedModel model, std::int64_t batch_size, bool truncates)
       : model_(std::move(model)), batch_size_(batch_size), truncates_(truncates) {}
 
-  // One thread at a time.
-  Embeddings embed(const std::vector<std::string>& texts);
+  // One thread at a time. Errors count texts from `first`.
+  Embeddings embed(const std::vector<std::string>& texts, std::size_t first = 0);
   Embeddings embed_tokens(const std::vector<std::vector<std::int64_t>>& sequences);
 
  private:

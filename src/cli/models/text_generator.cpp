@@ -24,10 +24,9 @@ cpp::GenerateOptions options_of(const GenerationSettings& settings, const cpp::V
 
 }  // namespace
 
-TextGenerator::TextGenerator(const LoadedModel& model, const cpp::GenerationBatchOptions& options)
-    : tokenizer_(model.tokenizer),
-      end_tokens_(model.end_tokens),
-      batch_(cpp::GenerationBatch::create(model.module, options)),
+TextGenerator::TextGenerator(LoadedModel model, const cpp::GenerationBatchOptions& options)
+    : model_(std::move(model)),
+      batch_(cpp::GenerationBatch::create(model_.module, options)),
       thread_([this] { run(); }) {}
 
 TextGenerator::~TextGenerator() {
@@ -40,12 +39,18 @@ TextGenerator::~TextGenerator() {
 }
 
 std::int64_t TextGenerator::add(const cpp::Tensor& prompt, const GenerationSettings& settings, Listener listener) {
-  const cpp::Value end_tokens = cpp::Value::list(std::vector<cpp::Value>(end_tokens_.begin(), end_tokens_.end()));
+  const cpp::Value end_tokens =
+      cpp::Value::list(std::vector<cpp::Value>(model_.end_tokens.begin(), model_.end_tokens.end()));
+  require_tokens(prompt, model_);
   cpp::DecodeOptions decoding;
   decoding.skip_special_tokens = 1;
   decoding.clean_up_spaces = 0;
-  Sequence sequence{
-      cpp::DecodeStream::create(tokenizer_, decoding), StopText(settings.stops), settings, std::move(listener), {}, 0};
+  Sequence sequence{cpp::DecodeStream::create(model_.tokenizer, decoding),
+                    StopText(settings.stops),
+                    settings,
+                    std::move(listener),
+                    {},
+                    0};
   // The thread takes the tokens of a step under the lock, and so finds the sequence.
   const std::lock_guard<std::mutex> lock(mutex_);
   const std::int64_t id = batch_.add(prompt, options_of(settings, end_tokens));
@@ -108,9 +113,9 @@ void TextGenerator::take(const cpp::Value& token) {
   try {
     if (sequence.settings.has_scores && !is_end_token)
       sequence.scores.push_back({token_text(number), token.at("log_probability").number()});
-    if (!is_end_token) progress.added.text = sequence.stop.add(sequence.stream.step(number).string());
+    if (!is_end_token) progress.added.text = sequence.stop.add(text_of_value(sequence.stream.step(number)));
     if (!end.empty() && !sequence.stop.has_stopped()) {
-      progress.added.text += sequence.stop.add(sequence.stream.finish().string());
+      progress.added.text += sequence.stop.add(text_of_value(sequence.stream.finish()));
       progress.added.text += sequence.stop.finish();
     }
   } catch (const std::exception& failure) {
@@ -146,7 +151,7 @@ void TextGenerator::end_all_with_error(const std::string& error) {
 }
 
 std::string TextGenerator::token_text(std::int64_t token) const {
-  return tokenizer_.decode(cpp::Tensor::from_data(&token, {1}, ACCEL_DTYPE_INT64)).string();
+  return text_of_value(model_.tokenizer.decode(cpp::Tensor::from_data(&token, {1}, ACCEL_DTYPE_INT64)));
 }
 
 }  // namespace accel::program

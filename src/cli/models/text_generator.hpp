@@ -38,7 +38,7 @@ class TextGenerator {
   // Called on the generator's thread, while no sequence can be added or cancelled: it must not wait.
   using Listener = std::function<void(const GenerationProgress& progress)>;
 
-  TextGenerator(const LoadedModel& model, const cpp::GenerationBatchOptions& options);
+  TextGenerator(LoadedModel model, const cpp::GenerationBatchOptions& options);
   TextGenerator(const TextGenerator&) = delete;
   TextGenerator& operator=(const TextGenerator&) = delete;
   // Sequences that go on end without a word.
@@ -66,8 +66,7 @@ class TextGenerator {
   void end_all_with_error(const std::string& error);
   std::string token_text(std::int64_t token) const;
 
-  const cpp::Tokenizer tokenizer_;
-  const std::vector<std::int64_t> end_tokens_;
+  const LoadedModel model_;
   cpp::GenerationBatch batch_;
   std::mutex mutex_;
   std::condition_variable changed_;
