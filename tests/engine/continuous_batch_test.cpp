@@ -16,6 +16,8 @@
 
 #include "architecture_fixture.hpp"
 #include "bigmodel/load_and_dispatch.hpp"
+#include "kernels/compute_policy.hpp"
+#include "kernels/matmul/matmul_dispatch.hpp"
 #include "nn/generation/continuous_batch.hpp"
 #include "nn/generation/generate.hpp"
 #include "nn/generation/prompt_cache.hpp"
@@ -430,6 +432,9 @@ TEST(PromptCache, IsContinuedAndRefusedByAnotherModel) {
 // With ACCEL_BENCH: the tokens of 16 sequences a second, together and one after the other.
 TEST(ContinuousBatch, IsFasterThanOneAfterTheOther) {
   if (std::getenv("ACCEL_BENCH") == nullptr) GTEST_SKIP();
+  // As calls of the C API have it.
+  kernels::install_matmul_dispatch(kernels::MatmulChoice::kMeasured);
+  const kernels::ComputeScope scope({/*use_tuned_kernels=*/true, /*use_cached_memory=*/false});
   const ModulePtr model = module_from_config(
       R"({"model_type": "llama", "vocab_size": 32000, "hidden_size": 1024, "intermediate_size": 2816,
        "num_hidden_layers": 24, "num_attention_heads": 16})");

@@ -15,7 +15,16 @@ namespace accel::kernels {
 namespace {
 
 // Up to so many rows the product takes less time than copying or converting the matrix.
-int64_t most_rows() { return fastest_instruction_set() == InstructionSet::kBaseline ? 0 : 32; }
+int64_t most_rows() {
+  switch (fastest_instruction_set()) {
+    case InstructionSet::kAvx512:
+      return 32;
+    case InstructionSet::kAvx2:
+      return 64;
+    default:
+      return 0;
+  }
+}
 
 constexpr int64_t kFewestElements = 1 << 16;  // of the matrix: what is smaller stays in caches
 constexpr int64_t kFewestInner = 64;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "kernels/rms_norm.hpp"
 #include "nn/architectures/decoder_stream.hpp"
 #include "nn/architectures/model_config.hpp"
 #include "nn/architectures/rotary_embedding.hpp"
@@ -38,6 +39,12 @@ class DecoderNorm final : public Module {
   c10::IValue forward(const Inputs& inputs) override {
     const at::Tensor& input = only_tensor(inputs);
     const at::Tensor& weight = parameter(0);
+    const bool is_float = input.scalar_type() == at::kFloat;
+    if (kernels::can_rms_norm(input, weight))
+      return kernels::rms_norm(input, weight, epsilon_,
+                               adds_one_  ? kernels::NormWeight::kAddsOne
+                               : is_float ? kernels::NormWeight::kPlain
+                                          : kernels::NormWeight::kRoundedBefore);
     const at::ScalarType computed = input.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     if (adds_one_)  // the reference rounds behind the weight
       return at::rms_norm(input.to(computed), weight.sizes(), weight.to(computed) + 1, epsilon_)
