@@ -1174,6 +1174,14 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
     return out;
   }
 
+  // The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's
+  // weights: on the CPU, in the dtype of the files, which are mapped.
+  static Module from_folder(const std::string& folder) {
+    Module out;
+    detail::check(accel_module_from_folder(folder.c_str(), out.put()));
+    return out;
+  }
+
   // An encoder whose hidden states become one vector for each sequence.
   Module sentence_embedding(const SentenceEmbeddingOptions& options = {}) {
     Module out;
@@ -1819,148 +1827,6 @@ class Scheduler : public detail::Handle<accel_scheduler_t, accel_scheduler_retai
   }
 };
 
-// Items by number, or one after another.
-class Dataset : public detail::Handle<accel_dataset_t, accel_dataset_retain, accel_dataset_release> {
- public:
-  using Handle::Handle;
-
-  // Rows of tensors; an item is a list with one row of each.
-  static Dataset tensors(const std::vector<Tensor>& tensors) {
-    Dataset out;
-    detail::check(accel_dataset_tensors(detail::borrowed(tensors).data(), tensors.size(), out.put()));
-    return out;
-  }
-
-  // Rows of tensors that have names; an item is a map with one row of each.
-  static Dataset named_tensors(const Value& tensors) {
-    Dataset out;
-    detail::check(accel_dataset_named_tensors(tensors.get(), out.put()));
-    return out;
-  }
-
-  // Rows of the tensors of a safetensors file; an item is a map with one row of each.
-  static Dataset safetensors(const std::string& path) {
-    Dataset out;
-    detail::check(accel_dataset_safetensors(path.c_str(), out.put()));
-    return out;
-  }
-
-  // Rows of different lengths.
-  static Dataset ragged(const std::vector<Tensor>& values, const Tensor& offsets) {
-    Dataset out;
-    detail::check(accel_dataset_ragged(detail::borrowed(values).data(), values.size(), offsets.get(), out.put()));
-    return out;
-  }
-
-  // The bytes of text, cut into windows.
-  static Dataset text(const std::string& path, const char* suffix, std::int64_t sequence_length) {
-    Dataset out;
-    detail::check(accel_dataset_text(path.c_str(), suffix, sequence_length, out.put()));
-    return out;
-  }
-
-  // Tokens cut into windows.
-  static Dataset windows(const Tensor& tokens, std::int64_t sequence_length, std::int64_t stride) {
-    Dataset out;
-    detail::check(accel_dataset_windows(tokens.get(), sequence_length, stride, out.put()));
-    return out;
-  }
-
-  // Documents packed into sequences of one length.
-  static Dataset packed(const Tensor& tokens, const PackingOptions& options) {
-    Dataset out;
-    detail::check(accel_dataset_packed(tokens.get(), &options, out.put()));
-    return out;
-  }
-
-  // The lines of text files; an item is a string.
-  static Dataset lines(const std::string& path, const char* suffix, bool skip_malformed) {
-    Dataset out;
-    detail::check(accel_dataset_lines(path.c_str(), suffix, skip_malformed, out.put()));
-    return out;
-  }
-
-  // Files with a JSON document on each line; an item is its value.
-  static Dataset json_lines(const std::string& path, const char* suffix, bool skip_malformed) {
-    Dataset out;
-    detail::check(accel_dataset_json_lines(path.c_str(), suffix, skip_malformed, out.put()));
-    return out;
-  }
-
-  // Files of comma-separated values as RFC 4180 has them; an item is a map from columns to cells.
-  static Dataset csv(const std::string& path, const char* suffix, const CsvOptions& options = {}) {
-    Dataset out;
-    detail::check(accel_dataset_csv(path.c_str(), suffix, &options, out.put()));
-    return out;
-  }
-
-  // JPEG and PNG files in a folder.
-  static Dataset images(const std::string& folder, const ImageOptions& options = {}) {
-    Dataset out;
-    detail::check(accel_dataset_images(folder.c_str(), &options, out.put()));
-    return out;
-  }
-
-  // A record batch of Arrow; an item is a map from columns to rows.
-  static Dataset arrow(struct ArrowSchema* schema, struct ArrowArray* array, double null_value) {
-    Dataset out;
-    detail::check(accel_dataset_arrow(schema, array, null_value, out.put()));
-    return out;
-  }
-
-  // All record batches of an Arrow stream, which Arrow creates from IPC files, Parquet files and tables.
-  static Dataset arrow_stream(struct ArrowArrayStream* stream, double null_value) {
-    Dataset out;
-    detail::check(accel_dataset_arrow_stream(stream, null_value, out.put()));
-    return out;
-  }
-
-  // The items of a dataset as a stream.
-  Dataset as_stream(std::int64_t seed) {
-    Dataset out;
-    detail::check(accel_dataset_as_stream(get(), seed, out.put()));
-    return out;
-  }
-
-  // Several datasets as one stream: where each item comes from is drawn by weight, from seed and epoch alone, so that
-  // the order is the same in every run and on every rank.
-  static Dataset merge(const std::vector<Dataset>& sources, const Value& weights, std::int64_t seed,
-                       accel_merge_end_t end) {
-    Dataset out;
-    detail::check(accel_dataset_merge(detail::borrowed(sources).data(), sources.size(), detail::unless_none(weights),
-                                      seed, end, out.put()));
-    return out;
-  }
-
-  // Datasets one behind the other.
-  static Dataset concatenate(const std::vector<Dataset>& datasets) {
-    Dataset out;
-    detail::check(accel_dataset_concatenate(detail::borrowed(datasets).data(), datasets.size(), out.put()));
-    return out;
-  }
-
-  // Items [begin, end) of another dataset.
-  Dataset subset(std::int64_t begin, std::int64_t end) {
-    Dataset out;
-    detail::check(accel_dataset_subset(get(), begin, end, out.put()));
-    return out;
-  }
-
-  // The number of items.
-  std::int64_t length() const { return accel_dataset_length(self()); }
-
-  // Counts what was left out when files were opened: malformed rows where that was asked for, and files that are not
-  // images.
-  std::int64_t num_skipped() const { return accel_dataset_num_skipped(self()); }
-
-  // One item.
-  Value item(std::int64_t index) const {
-    Value out;
-    detail::check(accel_dataset_item(get(), index, out.put()));
-    return out;
-  }
-};
-
 // An order of items for each epoch.
 class Sampler : public detail::Handle<accel_sampler_t, accel_sampler_retain, accel_sampler_release> {
  public:
@@ -2031,66 +1897,6 @@ class Sampler : public detail::Handle<accel_sampler_t, accel_sampler_retain, acc
     Tensor out;
     detail::check(accel_sampler_indices(get(), epoch, out.put()));
     return out;
-  }
-};
-
-// Makes batches of a dataset's items.
-class Dataloader : public detail::Handle<accel_dataloader_t, accel_dataloader_retain, accel_dataloader_release> {
- public:
-  using Handle::Handle;
-
-  // Makes batches of the items of a dataset.
-  static Dataloader create(const Dataset& dataset, const DataloaderOptions& options = {}) {
-    Dataloader out;
-    detail::check(accel_dataloader_create(dataset.get(), &options, out.put()));
-    return out;
-  }
-
-  // The next batch: items stacked leaf by leaf, on the state's device.
-  std::optional<Value> next() {
-    Value out;
-    if (!detail::check(accel_dataloader_next(get(), out.put()))) return std::nullopt;
-    return out;
-  }
-
-  // The number of batches.
-  std::int64_t length() const { return accel_dataloader_length(self()); }
-
-  // How many items a step takes on all ranks together.
-  std::int64_t total_batch_size() const { return accel_dataloader_total_batch_size(self()); }
-
-  // How many items the loader's data has, for all ranks together.
-  std::int64_t total_dataset_length() const { return accel_dataloader_total_dataset_length(self()); }
-
-  // How a prepared loader shares its batches.
-  Value config() const {
-    Value out;
-    detail::check(accel_dataloader_config(get(), out.put()));
-    return out;
-  }
-
-  // Says whether all ranks get equally many full batches, from the next epoch on.
-  void set_even_batches(bool even_batches) { detail::check(accel_dataloader_set_even_batches(get(), even_batches)); }
-
-  // The epoch that the loader is in.
-  std::int64_t epoch() const { return accel_dataloader_epoch(self()); }
-
-  // How many rows of the batch in hand count: the first ones.
-  std::int64_t valid_rows() const { return accel_dataloader_valid_rows(self()); }
-
-  // Drops the rest of the current epoch and goes to the start of another.
-  void set_epoch(std::int64_t epoch) { detail::check(accel_dataloader_set_epoch(get(), epoch)); }
-
-  // The position of the loader: what it has returned, not what it has read ahead.
-  Value state_dict() const {
-    Value out;
-    detail::check(accel_dataloader_state_dict(get(), out.put()));
-    return out;
-  }
-
-  // The next batch is the one that followed when the state was taken.
-  void load_state_dict(const Value& state_dict) {
-    detail::check(accel_dataloader_load_state_dict(get(), state_dict.get()));
   }
 };
 
@@ -2254,6 +2060,225 @@ class Tokenizer : public detail::Handle<accel_tokenizer_t, accel_tokenizer_retai
     Tensor out;
     detail::check(accel_tokenizer_encode_chat(get(), messages.get(), &options, out.put()));
     return out;
+  }
+};
+
+// Items by number, or one after another.
+class Dataset : public detail::Handle<accel_dataset_t, accel_dataset_retain, accel_dataset_release> {
+ public:
+  using Handle::Handle;
+
+  // Rows of tensors; an item is a list with one row of each.
+  static Dataset tensors(const std::vector<Tensor>& tensors) {
+    Dataset out;
+    detail::check(accel_dataset_tensors(detail::borrowed(tensors).data(), tensors.size(), out.put()));
+    return out;
+  }
+
+  // Rows of tensors that have names; an item is a map with one row of each.
+  static Dataset named_tensors(const Value& tensors) {
+    Dataset out;
+    detail::check(accel_dataset_named_tensors(tensors.get(), out.put()));
+    return out;
+  }
+
+  // Rows of the tensors of a safetensors file; an item is a map with one row of each.
+  static Dataset safetensors(const std::string& path) {
+    Dataset out;
+    detail::check(accel_dataset_safetensors(path.c_str(), out.put()));
+    return out;
+  }
+
+  // Rows of different lengths.
+  static Dataset ragged(const std::vector<Tensor>& values, const Tensor& offsets) {
+    Dataset out;
+    detail::check(accel_dataset_ragged(detail::borrowed(values).data(), values.size(), offsets.get(), out.put()));
+    return out;
+  }
+
+  // The bytes of text, cut into windows.
+  static Dataset text(const std::string& path, const char* suffix, std::int64_t sequence_length) {
+    Dataset out;
+    detail::check(accel_dataset_text(path.c_str(), suffix, sequence_length, out.put()));
+    return out;
+  }
+
+  // Tokens cut into windows.
+  static Dataset windows(const Tensor& tokens, std::int64_t sequence_length, std::int64_t stride) {
+    Dataset out;
+    detail::check(accel_dataset_windows(tokens.get(), sequence_length, stride, out.put()));
+    return out;
+  }
+
+  // Documents packed into sequences of one length.
+  static Dataset packed(const Tensor& tokens, const PackingOptions& options) {
+    Dataset out;
+    detail::check(accel_dataset_packed(tokens.get(), &options, out.put()));
+    return out;
+  }
+
+  // The lines of text files; an item is a string.
+  static Dataset lines(const std::string& path, const char* suffix, bool skip_malformed) {
+    Dataset out;
+    detail::check(accel_dataset_lines(path.c_str(), suffix, skip_malformed, out.put()));
+    return out;
+  }
+
+  // Files with a JSON document on each line; an item is its value.
+  static Dataset json_lines(const std::string& path, const char* suffix, bool skip_malformed) {
+    Dataset out;
+    detail::check(accel_dataset_json_lines(path.c_str(), suffix, skip_malformed, out.put()));
+    return out;
+  }
+
+  // Files of comma-separated values as RFC 4180 has them; an item is a map from columns to cells.
+  static Dataset csv(const std::string& path, const char* suffix, const CsvOptions& options = {}) {
+    Dataset out;
+    detail::check(accel_dataset_csv(path.c_str(), suffix, &options, out.put()));
+    return out;
+  }
+
+  // JPEG and PNG files in a folder.
+  static Dataset images(const std::string& folder, const ImageOptions& options = {}) {
+    Dataset out;
+    detail::check(accel_dataset_images(folder.c_str(), &options, out.put()));
+    return out;
+  }
+
+  // A record batch of Arrow; an item is a map from columns to rows.
+  static Dataset arrow(struct ArrowSchema* schema, struct ArrowArray* array, double null_value) {
+    Dataset out;
+    detail::check(accel_dataset_arrow(schema, array, null_value, out.put()));
+    return out;
+  }
+
+  // All record batches of an Arrow stream, which Arrow creates from IPC files, Parquet files and tables.
+  static Dataset arrow_stream(struct ArrowArrayStream* stream, double null_value) {
+    Dataset out;
+    detail::check(accel_dataset_arrow_stream(stream, null_value, out.put()));
+    return out;
+  }
+
+  // The items of a dataset as a stream.
+  Dataset as_stream(std::int64_t seed) {
+    Dataset out;
+    detail::check(accel_dataset_as_stream(get(), seed, out.put()));
+    return out;
+  }
+
+  // Several datasets as one stream: where each item comes from is drawn by weight, from seed and epoch alone, so that
+  // the order is the same in every run and on every rank.
+  static Dataset merge(const std::vector<Dataset>& sources, const Value& weights, std::int64_t seed,
+                       accel_merge_end_t end) {
+    Dataset out;
+    detail::check(accel_dataset_merge(detail::borrowed(sources).data(), sources.size(), detail::unless_none(weights),
+                                      seed, end, out.put()));
+    return out;
+  }
+
+  // Datasets one behind the other.
+  static Dataset concatenate(const std::vector<Dataset>& datasets) {
+    Dataset out;
+    detail::check(accel_dataset_concatenate(detail::borrowed(datasets).data(), datasets.size(), out.put()));
+    return out;
+  }
+
+  // Items [begin, end) of another dataset.
+  Dataset subset(std::int64_t begin, std::int64_t end) {
+    Dataset out;
+    detail::check(accel_dataset_subset(get(), begin, end, out.put()));
+    return out;
+  }
+
+  // The number of items.
+  std::int64_t length() const { return accel_dataset_length(self()); }
+
+  // Counts what was left out when files were opened: malformed rows where that was asked for, and files that are not
+  // images.
+  std::int64_t num_skipped() const { return accel_dataset_num_skipped(self()); }
+
+  // One item.
+  Value item(std::int64_t index) const {
+    Value out;
+    detail::check(accel_dataset_item(get(), index, out.put()));
+    return out;
+  }
+
+  // The tokens of text files, cut into windows.
+  static Dataset encoded_text(const std::string& path, const char* suffix, const Tokenizer& tokenizer,
+                              std::int64_t sequence_length) {
+    Dataset out;
+    detail::check(accel_dataset_encoded_text(path.c_str(), suffix, tokenizer.get(), sequence_length, out.put()));
+    return out;
+  }
+
+  // Chats: files with a JSON object on each line, whose "messages" the tokenizer's template makes a text of; "tools"
+  // and "documents" are handed to it too.
+  static Dataset chats(const std::string& path, const char* suffix, const Tokenizer& tokenizer, std::int64_t max_length,
+                       bool skip_malformed) {
+    Dataset out;
+    detail::check(accel_dataset_chats(path.c_str(), suffix, tokenizer.get(), max_length, skip_malformed, out.put()));
+    return out;
+  }
+};
+
+// Makes batches of a dataset's items.
+class Dataloader : public detail::Handle<accel_dataloader_t, accel_dataloader_retain, accel_dataloader_release> {
+ public:
+  using Handle::Handle;
+
+  // Makes batches of the items of a dataset.
+  static Dataloader create(const Dataset& dataset, const DataloaderOptions& options = {}) {
+    Dataloader out;
+    detail::check(accel_dataloader_create(dataset.get(), &options, out.put()));
+    return out;
+  }
+
+  // The next batch: items stacked leaf by leaf, on the state's device.
+  std::optional<Value> next() {
+    Value out;
+    if (!detail::check(accel_dataloader_next(get(), out.put()))) return std::nullopt;
+    return out;
+  }
+
+  // The number of batches.
+  std::int64_t length() const { return accel_dataloader_length(self()); }
+
+  // How many items a step takes on all ranks together.
+  std::int64_t total_batch_size() const { return accel_dataloader_total_batch_size(self()); }
+
+  // How many items the loader's data has, for all ranks together.
+  std::int64_t total_dataset_length() const { return accel_dataloader_total_dataset_length(self()); }
+
+  // How a prepared loader shares its batches.
+  Value config() const {
+    Value out;
+    detail::check(accel_dataloader_config(get(), out.put()));
+    return out;
+  }
+
+  // Says whether all ranks get equally many full batches, from the next epoch on.
+  void set_even_batches(bool even_batches) { detail::check(accel_dataloader_set_even_batches(get(), even_batches)); }
+
+  // The epoch that the loader is in.
+  std::int64_t epoch() const { return accel_dataloader_epoch(self()); }
+
+  // How many rows of the batch in hand count: the first ones.
+  std::int64_t valid_rows() const { return accel_dataloader_valid_rows(self()); }
+
+  // Drops the rest of the current epoch and goes to the start of another.
+  void set_epoch(std::int64_t epoch) { detail::check(accel_dataloader_set_epoch(get(), epoch)); }
+
+  // The position of the loader: what it has returned, not what it has read ahead.
+  Value state_dict() const {
+    Value out;
+    detail::check(accel_dataloader_state_dict(get(), out.put()));
+    return out;
+  }
+
+  // The next batch is the one that followed when the state was taken.
+  void load_state_dict(const Value& state_dict) {
+    detail::check(accel_dataloader_load_state_dict(get(), state_dict.get()));
   }
 };
 
@@ -3101,6 +3126,14 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   // index where they are larger than max_shard_size.
   void save_model(const Module& module, const std::string& folder, const SaveModelOptions& options = {}) {
     detail::check(accel_save_model(get(), module.get(), folder.c_str(), &options));
+  }
+
+  // Writes a model as a folder that other programs open, transformers among them: its weights by accel_save_model(),
+  // and copies of the configurations, the vocabulary and the templates of the folder that it was made from, on the
+  // processes that write.
+  void save_model_folder(const Module& module, const std::string& source, const std::string& folder,
+                         const SaveModelOptions& options = {}) {
+    detail::check(accel_save_model_folder(get(), module.get(), source.c_str(), folder.c_str(), &options));
   }
 
   // Sets the project of a state.

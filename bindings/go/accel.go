@@ -1198,6 +1198,10 @@ static inline accel_status_t go_accel_module_from_config(const char *config, acc
   return go_checked(accel_module_from_config(config, out), failure);
 }
 
+static inline accel_status_t go_accel_module_from_folder(const char *folder, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_from_folder(folder, out), failure);
+}
+
 static inline accel_status_t go_accel_module_sentence_embedding(accel_module_t *encoder, const accel_sentence_embedding_options_t *options, accel_module_t **out, go_failure *failure) {
   return go_checked(accel_module_sentence_embedding(encoder, options, out), failure);
 }
@@ -1850,6 +1854,14 @@ static inline accel_status_t go_accel_tokenizer_encode_chat(const accel_tokenize
   return go_checked(accel_tokenizer_encode_chat(tokenizer, messages, options, out), failure);
 }
 
+static inline accel_status_t go_accel_dataset_encoded_text(const char *path, const char *suffix, const accel_tokenizer_t *tokenizer, int64_t sequence_length, accel_dataset_t **out, go_failure *failure) {
+  return go_checked(accel_dataset_encoded_text(path, suffix, tokenizer, sequence_length, out), failure);
+}
+
+static inline accel_status_t go_accel_dataset_chats(const char *path, const char *suffix, const accel_tokenizer_t *tokenizer, int64_t max_length, int32_t skip_malformed, accel_dataset_t **out, go_failure *failure) {
+  return go_checked(accel_dataset_chats(path, suffix, tokenizer, max_length, skip_malformed, out), failure);
+}
+
 static inline accel_status_t go_accel_split_layers(accel_state_t *state, accel_module_t *module, const accel_tensor_parallel_options_t *options, go_failure *failure) {
   return go_checked(accel_split_layers(state, module, options), failure);
 }
@@ -2308,6 +2320,10 @@ static inline accel_status_t go_accel_load_state_dict(const char *path, const ac
 
 static inline accel_status_t go_accel_save_model(accel_state_t *state, const accel_module_t *module, const char *folder, const accel_save_model_options_t *options, go_failure *failure) {
   return go_checked(accel_save_model(state, module, folder, options), failure);
+}
+
+static inline accel_status_t go_accel_save_model_folder(accel_state_t *state, const accel_module_t *module, const char *source, const char *folder, const accel_save_model_options_t *options, go_failure *failure) {
+  return go_checked(accel_save_model_folder(state, module, source, folder, options), failure);
 }
 
 static inline accel_status_t go_accel_set_project(accel_state_t *state, const accel_project_options_t *options, go_failure *failure) {
@@ -12882,6 +12898,28 @@ func ModuleFromConfig(config string) (out *Module, err error) {
 	return
 }
 
+// ModuleFromFolder is accel_module_from_folder. The model of a folder of Hugging Face, as accel_module_from_config()
+// makes it of config.json, with the folder's weights: on the CPU, in the dtype of the files, which are mapped.
+// accel_module_to() moves it and changes the dtype; a model that is trained with mixed precision should be in
+// float32.
+//
+//   - folder: A folder with config.json, and safetensors or files of torch, one or several with their index.
+//
+// Returns: As accel_module_from_config(); NOT_FOUND for a file, and for a parameter without weights, which it names;
+// SHAPE_MISMATCH; CORRUPT; IO.
+func ModuleFromFolder(folder string) (out *Module, err error) {
+	var given arguments
+	defer given.end()
+	var cOut *C.accel_module_t
+	var failure C.go_failure
+	code := C.go_accel_module_from_folder(given.text(folder), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newModule(cOut)
+	return
+}
+
 // SentenceEmbedding is accel_module_sentence_embedding. An encoder whose hidden states become one vector for each
 // sequence. It takes the encoder's inputs and gives [batch, hidden size]; padding does not count.
 //
@@ -16396,6 +16434,58 @@ func (tokenizer *Tokenizer) EncodeChat(messages any, options *ChatOptions) (out 
 	return
 }
 
+// DatasetEncodedText is accel_dataset_encoded_text. The tokens of text files, cut into windows. Item i is a list of
+// two int64 tensors [sequence_length]: tokens from i * sequence_length on, and the same shifted by one. Files stand
+// one behind the other, each with the special tokens of a text. All are encoded now.
+//
+//   - path: The file or folder, as of other datasets.
+//   - suffix: Only files that end so, ".txt"; NULL: all.
+//   - tokenizer: A tokenizer.
+//   - sequenceLength: At least 1.
+//
+// Returns: ACCEL_OK, NOT_FOUND, IO; INVALID_ARGUMENT for too few tokens, and with the file and position for text that
+// is not UTF-8.
+func DatasetEncodedText(path string, suffix string, tokenizer *Tokenizer, sequenceLength int64) (out *Dataset, err error) {
+	var given arguments
+	defer given.end()
+	var cOut *C.accel_dataset_t
+	var failure C.go_failure
+	code := C.go_accel_dataset_encoded_text(given.text(path), given.nullable(suffix), tokenizer.c(), C.int64_t(sequenceLength), &cOut, &failure)
+	runtime.KeepAlive(tokenizer)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newDataset(cOut)
+	return
+}
+
+// DatasetChats is accel_dataset_chats. Chats: files with a JSON object on each line, whose "messages" the tokenizer's
+// template makes a text of; "tools" and "documents" are handed to it too. An item is a list of two int64 tensors
+// [tokens]: the ids of the chat, and the same shifted by one. A loader makes batches of them with the collation PAD;
+// where its padding_value is -100 the losses leave it out of the labels, and `aten::clamp_min(input_ids, 0)` makes
+// tokens of it. A chat is encoded when it is read.
+//
+//   - path: The file or folder, as of other datasets.
+//   - suffix: Only files that end so, ".jsonl"; NULL: all.
+//   - tokenizer: A tokenizer with a chat template.
+//   - maxLength: The length of an item at most; the end of a longer chat is cut off. At least 1.
+//   - skipMalformed: 1: lines that are malformed or that the template refuses are left out and counted.
+//
+// Returns: ACCEL_OK, NOT_FOUND, IO or INVALID_ARGUMENT.
+func DatasetChats(path string, suffix string, tokenizer *Tokenizer, maxLength int64, skipMalformed bool) (out *Dataset, err error) {
+	var given arguments
+	defer given.end()
+	var cOut *C.accel_dataset_t
+	var failure C.go_failure
+	code := C.go_accel_dataset_chats(given.text(path), given.nullable(suffix), tokenizer.c(), C.int64_t(maxLength), flag(skipMalformed), &cOut, &failure)
+	runtime.KeepAlive(tokenizer)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newDataset(cOut)
+	return
+}
+
 // SplitLayers is accel_split_layers. Splits the layers of a model over the ranks along the axis "tensor" of the mesh,
 // in place, ahead of accel_prepare_model(), which then takes them as they are. For models that no process has the
 // memory of: one without memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model()
@@ -19018,6 +19108,32 @@ func (state *State) SaveModel(module *Module, folder string, options *SaveModelO
 	}
 	var failure C.go_failure
 	code := C.go_accel_save_model(state.c(), module.c(), given.text(folder), cOptions, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	return status(code, failure)
+}
+
+// SaveModelFolder is accel_save_model_folder. Writes a model as a folder that other programs open, transformers among
+// them: its weights by accel_save_model(), and copies of the configurations, the vocabulary and the templates of the
+// folder that it was made from, on the processes that write.
+//
+//   - state: A state.
+//   - module: A model, prepared or not.
+//   - source: The folder that the model comes from.
+//   - folder: Made if missing. May be `source`, whose weights are then replaced.
+//   - options: NULL: defaults.
+//
+// Returns: As accel_save_model(); IO for a source that cannot be read.
+func (state *State) SaveModelFolder(module *Module, source string, folder string, options *SaveModelOptions) error {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_save_model_folder(state.c(), module.c(), given.text(source), given.text(folder), cOptions, &failure)
 	runtime.KeepAlive(state)
 	runtime.KeepAlive(module)
 	runtime.KeepAlive(options)

@@ -1534,6 +1534,7 @@ typedef struct accel_launch_options {
 %accel_waits(accel_module_load_torchscript)
 %accel_waits(accel_module_from_package)
 %accel_waits(accel_module_from_config)
+%accel_waits(accel_module_from_folder)
 %accel_waits(accel_module_shapes_from_weights)
 %accel_waits(accel_module_linear)
 %accel_waits(accel_module_embedding)
@@ -1600,6 +1601,8 @@ typedef struct accel_launch_options {
 %delobject accel_decode_stream_release;
 %accel_waits(accel_tokenizer_chat_text)
 %accel_waits(accel_tokenizer_encode_chat)
+%accel_waits(accel_dataset_encoded_text)
+%accel_waits(accel_dataset_chats)
 %accel_waits(accel_split_layers)
 %accel_waits(accel_context_parallel_gather)
 %accel_waits(accel_parallel_reduce)
@@ -1663,6 +1666,7 @@ typedef struct accel_launch_options {
 %accel_waits(accel_load)
 %accel_waits(accel_load_state_dict)
 %accel_waits(accel_save_model)
+%accel_waits(accel_save_model_folder)
 %accel_waits(accel_save_state)
 %accel_waits(accel_checkpoint_wait)
 %accel_waits(accel_load_state)
@@ -3382,6 +3386,13 @@ out: The module.
 Returns: ACCEL_OK; UNSUPPORTED for an architecture or setting that is not known; INVALID_ARGUMENT.";
 accel_status_t accel_module_from_config(const char *config, accel_module_t **OUTPUT);
 
+%feature("docstring") accel_module_from_folder "The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's weights: on the CPU, in the dtype of the files, which are mapped. accel_module_to() moves it and changes the dtype; a model that is trained with mixed precision should be in float32.
+
+folder: A folder with config.json, and safetensors or files of torch, one or several with their index.
+out: The module, in training: accel_module_train() changes it.
+Returns: As accel_module_from_config(); NOT_FOUND for a file, and for a parameter without weights, which it names; SHAPE_MISMATCH; CORRUPT; IO.";
+accel_status_t accel_module_from_folder(const char *folder, accel_module_t **OUTPUT);
+
 %feature("docstring") accel_module_sentence_embedding "An encoder whose hidden states become one vector for each sequence. It takes the encoder's inputs and gives [batch, hidden size]; padding does not count.
 
 encoder: A model without a head, such as a \"BertModel\", whose weights may be loaded already. It becomes the child \"encoder\".
@@ -4958,6 +4969,27 @@ out: int64 [tokens], on the CPU.
 Returns: As accel_tokenizer_chat_text().";
 accel_status_t accel_tokenizer_encode_chat(const accel_tokenizer_t *tokenizer, const accel_value_t *messages, const accel_chat_options_t *options, accel_tensor_t **OUTPUT);
 
+%feature("docstring") accel_dataset_encoded_text "The tokens of text files, cut into windows. Item i is a list of two int64 tensors [sequence_length]: tokens from i * sequence_length on, and the same shifted by one. Files stand one behind the other, each with the special tokens of a text. All are encoded now.
+
+path: The file or folder, as of other datasets.
+suffix: Only files that end so, \".txt\"; NULL: all.
+tokenizer: A tokenizer.
+sequence_length: At least 1.
+out: The dataset.
+Returns: ACCEL_OK, NOT_FOUND, IO; INVALID_ARGUMENT for too few tokens, and with the file and position for text that is not UTF-8.";
+accel_status_t accel_dataset_encoded_text(const char *path, const char *suffix, const accel_tokenizer_t *tokenizer, int64_t sequence_length, accel_dataset_t **OUTPUT);
+
+%feature("docstring") accel_dataset_chats "Chats: files with a JSON object on each line, whose \"messages\" the tokenizer's template makes a text of; \"tools\" and \"documents\" are handed to it too. An item is a list of two int64 tensors [tokens]: the ids of the chat, and the same shifted by one. A loader makes batches of them with the collation PAD; where its padding_value is -100 the losses leave it out of the labels, and `aten::clamp_min(input_ids, 0)` makes tokens of it. A chat is encoded when it is read.
+
+path: The file or folder, as of other datasets.
+suffix: Only files that end so, \".jsonl\"; NULL: all.
+tokenizer: A tokenizer with a chat template.
+max_length: The length of an item at most; the end of a longer chat is cut off. At least 1.
+skip_malformed: 1: lines that are malformed or that the template refuses are left out and counted.
+out: The dataset. Errors of its items are those of accel_tokenizer_encode_chat() with the file and row, and CORRUPT for a line without \"messages\".
+Returns: ACCEL_OK, NOT_FOUND, IO or INVALID_ARGUMENT.";
+accel_status_t accel_dataset_chats(const char *path, const char *suffix, const accel_tokenizer_t *tokenizer, int64_t max_length, int32_t skip_malformed, accel_dataset_t **OUTPUT);
+
 %feature("docstring") accel_split_layers "Splits the layers of a model over the ranks along the axis \"tensor\" of the mesh, in place, ahead of accel_prepare_model(), which then takes them as they are. For models that no process has the memory of: one without memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model() reads of each weight only what this rank stores. Of other models a rank has one whole parameter after the other. What has no memory yet when the model is prepared gets its layer's initial values, those of a model that is not split.
 
 state: A state.
@@ -5963,6 +5995,16 @@ folder: Made if missing.
 options: NULL: defaults.
 Returns: ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO; UNSUPPORTED for models where the mesh has a pipeline or tensor axis; CORRUPT for copies of a parameter that differ, of stages on several ranks.";
 accel_status_t accel_save_model(accel_state_t *state, const accel_module_t *module, const char *folder, const accel_save_model_options_t *options);
+
+%feature("docstring") accel_save_model_folder "Writes a model as a folder that other programs open, transformers among them: its weights by accel_save_model(), and copies of the configurations, the vocabulary and the templates of the folder that it was made from, on the processes that write.
+
+state: A state.
+module: A model, prepared or not.
+source: The folder that the model comes from.
+folder: Made if missing. May be `source`, whose weights are then replaced.
+options: NULL: defaults.
+Returns: As accel_save_model(); IO for a source that cannot be read.";
+accel_status_t accel_save_model_folder(accel_state_t *state, const accel_module_t *module, const char *source, const char *folder, const accel_save_model_options_t *options);
 
 %feature("docstring") accel_set_project "Sets the project of a state. Nothing has happened on the disk.
 

@@ -132,6 +132,19 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_save_model(accel_state_t *state, const accel_module_t *module, const char *folder,
                  const accel_save_model_options_t *ACCEL_NULLABLE options);
 
+/** Writes a model as a folder that other programs open, transformers among them: its weights by accel_save_model(), and copies of
+ * the configurations, the vocabulary and the templates of the folder that it was made from, on the processes that write.
+ * @param state A state.
+ * @param module A model, prepared or not.
+ * @param source The folder that the model comes from.
+ * @param folder Made if missing. May be `source`, whose weights are then replaced.
+ * @param options NULL: defaults.
+ * @return As accel_save_model(); IO for a source that cannot be read.
+ * @threads object, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_save_model_folder(accel_state_t *state, const accel_module_t *module, const char *source, const char *folder,
+                        const accel_save_model_options_t *ACCEL_NULLABLE options);
+
 /* Where a project keeps its checkpoints, and how they are named. @accelerate utils.ProjectConfiguration */
 typedef struct accel_project_options {
   size_t struct_size;

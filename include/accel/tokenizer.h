@@ -215,3 +215,34 @@ accel_tokenizer_chat_text(const accel_tokenizer_t *tokenizer, const accel_value_
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tokenizer_encode_chat(const accel_tokenizer_t *tokenizer, const accel_value_t *messages,
                             const accel_chat_options_t *ACCEL_NULLABLE options, accel_tensor_t *ACCEL_OWNED *out);
+
+/** The tokens of text files, cut into windows. Item i is a list of two int64 tensors [sequence_length]: tokens from
+ * i * sequence_length on, and the same shifted by one. Files stand one behind the other, each with the special tokens of a text.
+ * All are encoded now.
+ * @param path The file or folder, as of other datasets.
+ * @param suffix Only files that end so, ".txt"; NULL: all.
+ * @param tokenizer A tokenizer.
+ * @param sequence_length At least 1.
+ * @param out The dataset.
+ * @return ACCEL_OK, NOT_FOUND, IO; INVALID_ARGUMENT for too few tokens, and with the file and position for text that is not UTF-8.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataset_encoded_text(const char *path, const char *ACCEL_NULLABLE suffix, const accel_tokenizer_t *tokenizer,
+                           int64_t sequence_length, accel_dataset_t *ACCEL_OWNED *out);
+
+/** Chats: files with a JSON object on each line, whose "messages" the tokenizer's template makes a text of; "tools" and "documents" are
+ * handed to it too. An item is a list of two int64 tensors [tokens]: the ids of the chat, and the same shifted by one. A loader
+ * makes batches of them with the collation PAD; where its padding_value is -100 the losses leave it out of the labels, and
+ * `aten::clamp_min(input_ids, 0)` makes tokens of it. A chat is encoded when it is read.
+ * @param path The file or folder, as of other datasets.
+ * @param suffix Only files that end so, ".jsonl"; NULL: all.
+ * @param tokenizer A tokenizer with a chat template.
+ * @param max_length The length of an item at most; the end of a longer chat is cut off. At least 1.
+ * @param skip_malformed 1: lines that are malformed or that the template refuses are left out and counted.
+ * @param out The dataset. Errors of its items are those of accel_tokenizer_encode_chat() with the file and row, and CORRUPT for a
+ *   line without "messages".
+ * @return ACCEL_OK, NOT_FOUND, IO or INVALID_ARGUMENT.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_dataset_chats(const char *path, const char *ACCEL_NULLABLE suffix, const accel_tokenizer_t *tokenizer, int64_t max_length,
+                    int32_t skip_malformed, accel_dataset_t *ACCEL_OWNED *out);

@@ -6,14 +6,14 @@ that $ACCEL_TEST_IN_TWO names, and the others in one."""
 
 import json
 import os
-import random
 import re
 import shlex
-import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+
+from tiny_models import write_llama
 
 README, LAUNCHER = sys.argv[1:3]
 LANGUAGES = dict(argument.split("=", 1) for argument in sys.argv[3:])
@@ -29,31 +29,6 @@ def documented_names(program):
         section = readme.read().split(f"\n## {program}\n")[1].split("\n## ")[0]
     shown = re.findall(r"^    (?!{)(.*)$", section, re.MULTILINE)
     return [line.split(":")[0] for line in shown]
-
-
-def write_llama(folder):
-    """A model of 3 layers, whose weights are drawn here."""
-    width, inner, vocabulary, layers = 16, 24, 64, 3
-    config = {"model_type": "llama", "hidden_size": width, "intermediate_size": inner, "vocab_size": vocabulary, "num_hidden_layers": layers,
-              "num_attention_heads": 4, "num_key_value_heads": 2}
-    shapes = {"model.embed_tokens.weight": (vocabulary, width), "model.norm.weight": (width,), "lm_head.weight": (vocabulary, width)}
-    for i in range(layers):
-        shapes.update({f"model.layers.{i}.{name}.weight": shape for name, shape in (
-            ("self_attn.q_proj", (width, width)), ("self_attn.k_proj", (width // 2, width)), ("self_attn.v_proj", (width // 2, width)),
-            ("self_attn.o_proj", (width, width)), ("mlp.gate_proj", (inner, width)), ("mlp.up_proj", (inner, width)),
-            ("mlp.down_proj", (width, inner)), ("input_layernorm", (width,)), ("post_attention_layernorm", (width,)))})
-    drawn, header, weights = random.Random(7), {}, b""
-    for name, shape in shapes.items():
-        numbers = [drawn.gauss(0, 0.5) for _ in range(shape[0] * (shape[1] if len(shape) > 1 else 1))]
-        packed = struct.pack(f"<{len(numbers)}f", *numbers)
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(weights), len(weights) + len(packed)]}
-        weights += packed
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + weights)
-    with open(os.path.join(folder, "config.json"), "w") as file:
-        json.dump(config, file)
 
 
 def lines_of(language, program, processes, *arguments, **variables):

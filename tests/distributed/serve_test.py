@@ -18,7 +18,7 @@ import tempfile
 import time
 import unittest
 
-import tiny_models
+import served_folders
 
 SECONDS = 60
 JSON = {"Content-Type": "application/json"}
@@ -29,8 +29,8 @@ class ModelsTest(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
-        cls.llama = tiny_models.write_llama(pathlib.Path(cls.folder.name) / "llama")
-        cls.bert = tiny_models.write_bert(pathlib.Path(cls.folder.name) / "bert")
+        cls.llama = served_folders.write_llama(pathlib.Path(cls.folder.name) / "llama")
+        cls.bert = served_folders.write_bert(pathlib.Path(cls.folder.name) / "bert")
 
     def accel(self, *arguments, text=None):
         done = subprocess.run([ACCEL, *map(str, arguments)], input=text, text=True, encoding="utf-8", errors="replace", capture_output=True,
@@ -113,7 +113,7 @@ class RunTest(ModelsTest):
             self.assertEqual((text, error.count("\n")), ("", 1))
 
     def test_says_what_a_folder_lacks(self):
-        folder = tiny_models.write_llama(pathlib.Path(self.folder.name) / "incomplete")
+        folder = served_folders.write_llama(pathlib.Path(self.folder.name) / "incomplete")
         for name, words in (("tokenizer.json", "save_pretrained"), ("config.json", "hub")):
             (folder / name).rename(folder / "away")
             error = self.accel("run", folder, "--prompt", "x")[2]

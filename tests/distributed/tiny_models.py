@@ -1,131 +1,89 @@
-"""Folders of tiny models with random weights, as the hub has them: config.json, safetensors and tokenizer.json."""
+"""Folders of tiny models, as the hub has them: weights are drawn, vocabularies written here."""
 
 import json
-import pathlib
+import os
 import random
 import struct
 
-END = "<|end|>"
-CHAT_TEMPLATE = "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\n' }}{% endfor %}" \
-                "{% if add_generation_prompt %}assistant: {% endif %}"
-LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 257, "hidden_size": 32, "intermediate_size": 64,
-         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
-         "rope_theta": 10000.0, "tie_word_embeddings": False}
-BERT = {"model_type": "bert", "architectures": ["BertModel"], "vocab_size": 40, "hidden_size": 16, "intermediate_size": 32,
-        "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 24, "type_vocab_size": 2, "layer_norm_eps": 1e-12}
 
-
-def byte_letters():
-    """The letter of each byte in a byte-level vocabulary."""
-    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
-    others = (256 + i for i in range(256))
-    return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]
-
-
-def write_safetensors(path, tensors):
-    """tensors: {name: (shape, numbers)}"""
-    header, data = {}, b""
-    for name, (shape, numbers) in tensors.items():
-        begin = len(data)
-        data += struct.pack(f"<{len(numbers)}f", *numbers)
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, len(data)]}
+def write_safetensors(path, shapes):
+    """Draws the weights of names and shapes."""
+    drawn, header, weights = random.Random(7), {"__metadata__": {"format": "pt"}}, b""
+    for name, shape in shapes.items():
+        numbers = [drawn.gauss(0, 0.5) for _ in range(shape[0] * (shape[1] if len(shape) > 1 else 1))]
+        packed = struct.pack(f"<{len(numbers)}f", *numbers)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(weights), len(weights) + len(packed)]}
+        weights += packed
     text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + weights)
 
 
-class Weights:
-    def __init__(self, seed):
-        self.random = random.Random(seed)
-        self.tensors = {}
-
-    def add(self, name, *shape, spread=0.3, ones=False):
-        count = 1
-        for size in shape:
-            count *= size
-        self.tensors[name] = (list(shape), [1.0 if ones else self.random.gauss(0, spread) for _ in range(count)])
-
-    def norm(self, name, size):
-        self.add(name + ".weight", size, ones=True)
-
-    def linear(self, name, outputs, inputs):
-        self.add(name + ".weight", outputs, inputs)
-        self.add(name + ".bias", outputs)
+def write_json(folder, name, value):
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+        json.dump(value, file)
 
 
-def added_token(number, content):
-    return {"id": number, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+def write_llama(folder, vocabulary=64):
+    """A model of 3 layers."""
+    width, inner, layers = 16, 24, 3
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": width, "intermediate_size": inner, "vocab_size": vocabulary,
+              "num_hidden_layers": layers, "num_attention_heads": 4, "num_key_value_heads": 2}
+    shapes = {"model.embed_tokens.weight": (vocabulary, width), "model.norm.weight": (width,), "lm_head.weight": (vocabulary, width)}
+    for i in range(layers):
+        shapes.update({f"model.layers.{i}.{name}.weight": shape for name, shape in (
+            ("self_attn.q_proj", (width, width)), ("self_attn.k_proj", (width // 2, width)), ("self_attn.v_proj", (width // 2, width)),
+            ("self_attn.o_proj", (width, width)), ("mlp.gate_proj", (inner, width)), ("mlp.up_proj", (inner, width)),
+            ("mlp.down_proj", (width, inner)), ("input_layernorm", (width,)), ("post_attention_layernorm", (width,)))})
+    write_safetensors(os.path.join(folder, "model.safetensors"), shapes)
+    write_json(folder, "config.json", config)
 
 
-def byte_tokenizer():
-    """One token for each byte, and one that ends a text."""
+def write_chat_model(folder):
+    """A Llama with a vocabulary of single bytes, an end and a template of chats."""
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]  # GPT-2's letters for bytes; the others are from 256 on
+    letters = {**{byte: chr(byte) for byte in shown}, **{byte: chr(256 + i) for i, byte in enumerate(sorted(set(range(256)) - set(shown)))}}
+    vocabulary = {letters[byte]: byte for byte in range(256)}
+    special = [{"id": 256 + i, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+               for i, content in enumerate(("<|end|>", "<|user|>", "<|assistant|>"))]
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [added_token(256, END)], "normalizer": None,
-            "pre_tokenizer": level, "post_processor": None, "decoder": level,
-            "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
-                      "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
-                      "vocab": {letter: byte for byte, letter in enumerate(byte_letters())}, "merges": []}}
+    write_json(folder, "tokenizer.json", {"version": "1.0", "added_tokens": special, "normalizer": None, "pre_tokenizer": level, "post_processor": None,
+                                          "decoder": level, "model": {"type": "BPE", "vocab": vocabulary, "merges": []}})
+    write_json(folder, "tokenizer_config.json", {
+        "tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|end|>",
+        "chat_template": "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}<|end|>{% endfor %}"})
+    write_llama(folder, vocabulary=260)
 
 
-def word_tokenizer():
-    """Letters as pieces of words."""
-    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-    vocabulary = names + [chr(ord("a") + i) for i in range(18)] + ["##" + chr(ord("a") + i) for i in range(18)]
-    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [added_token(i, name) for i, name in enumerate(names)],
-            "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
-            "pre_tokenizer": {"type": "BertPreTokenizer"},
-            "post_processor": {"type": "TemplateProcessing",
-                               "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
-                                          {"SpecialToken": {"id": "[SEP]", "type_id": 0}}],
-                               "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
-                               "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [2], "tokens": ["[CLS]"]},
-                                                  "[SEP]": {"id": "[SEP]", "ids": [3], "tokens": ["[SEP]"]}}},
-            "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-            "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
-                      "vocab": {piece: number for number, piece in enumerate(vocabulary)}}}
-
-
-def write_folder(folder, config, weights, tokenizer, tokenizer_config):
-    folder = pathlib.Path(folder)
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(config))
-    write_safetensors(folder / "model.safetensors", weights.tensors)
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))
-    return folder
-
-
-def write_llama(folder, **changes):
-    config = {**LLAMA, **changes}
-    width, inner, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
-    keys = width // heads * config["num_key_value_heads"]
-    weights = Weights(3)
-    weights.add("model.embed_tokens.weight", config["vocab_size"], width, spread=1)
-    for layer in range(config["num_hidden_layers"]):
-        prefix = f"model.layers.{layer}."
-        for name, outputs, inputs in (("self_attn.q_proj", width, width), ("self_attn.k_proj", keys, width), ("self_attn.v_proj", keys, width),
-                                      ("self_attn.o_proj", width, width), ("mlp.gate_proj", inner, width), ("mlp.up_proj", inner, width),
-                                      ("mlp.down_proj", width, inner)):
-            weights.add(prefix + name + ".weight", outputs, inputs)
-        weights.norm(prefix + "input_layernorm", width)
-        weights.norm(prefix + "post_attention_layernorm", width)
-    weights.norm("model.norm", width)
-    weights.add("lm_head.weight", config["vocab_size"], width)
-    weights.tensors["lm_head.weight"][1][-width:] = [0.0] * width  # no text ends by itself
-    return write_folder(folder, config, weights, byte_tokenizer(), {"eos_token": END, "chat_template": CHAT_TEMPLATE})
-
-
-def write_bert(folder):
-    width, inner = BERT["hidden_size"], BERT["intermediate_size"]
-    weights = Weights(4)
-    for name, rows in (("word", BERT["vocab_size"]), ("position", BERT["max_position_embeddings"]), ("token_type", 2)):
-        weights.add(f"embeddings.{name}_embeddings.weight", rows, width)
-    prefix = "encoder.layer.0."
-    for name in ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"):
-        weights.linear(prefix + name, width, width)
-    weights.linear(prefix + "intermediate.dense", inner, width)
-    weights.linear(prefix + "output.dense", width, inner)
-    weights.linear("pooler.dense", width, width)
-    for name in ("embeddings.LayerNorm", prefix + "attention.output.LayerNorm", prefix + "output.LayerNorm"):
-        weights.norm(name, width)
-        weights.add(name + ".bias", width, spread=0.01)
-    return write_folder(folder, BERT, weights, word_tokenizer(), {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"})
+def write_encoder(folder):
+    """A BERT with a vocabulary of letters, as MiniLM is one."""
+    width, inner, layers, positions = 16, 24, 2, 64
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz.,", *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")]
+    special = [{"id": i, "content": words[i], "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+               for i in range(5)]
+    ends = {word: {"id": word, "ids": [words.index(word)], "tokens": [word]} for word in ("[CLS]", "[SEP]")}
+    single = [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "[SEP]", "type_id": 0}}]
+    write_json(folder, "tokenizer.json", {
+        "version": "1.0", "added_tokens": special,
+        "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
+        "pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": {"type": "TemplateProcessing", "single": single, "pair": single, "special_tokens": ends},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+                  "vocab": {word: i for i, word in enumerate(words)}}})
+    write_json(folder, "tokenizer_config.json", {"tokenizer_class": "BertTokenizerFast", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]",
+                                                 "unk_token": "[UNK]", "mask_token": "[MASK]", "model_max_length": positions})
+    write_json(folder, "config.json", {
+        "architectures": ["BertModel"], "model_type": "bert", "hidden_size": width, "intermediate_size": inner, "vocab_size": len(words),
+        "num_hidden_layers": layers, "num_attention_heads": 4, "max_position_embeddings": positions, "type_vocab_size": 2, "hidden_act": "gelu",
+        "pad_token_id": 0})
+    shapes = {"embeddings.word_embeddings.weight": (len(words), width), "embeddings.position_embeddings.weight": (positions, width),
+              "embeddings.token_type_embeddings.weight": (2, width), "embeddings.LayerNorm.weight": (width,), "embeddings.LayerNorm.bias": (width,),
+              "pooler.dense.weight": (width, width), "pooler.dense.bias": (width,)}
+    for i in range(layers):
+        for name, rows, columns in (("attention.self.query", width, width), ("attention.self.key", width, width), ("attention.self.value", width, width),
+                                    ("attention.output.dense", width, width), ("intermediate.dense", inner, width), ("output.dense", width, inner)):
+            shapes.update({f"encoder.layer.{i}.{name}.weight": (rows, columns), f"encoder.layer.{i}.{name}.bias": (rows,)})
+        for name in ("attention.output.LayerNorm", "output.LayerNorm"):
+            shapes.update({f"encoder.layer.{i}.{name}.weight": (width,), f"encoder.layer.{i}.{name}.bias": (width,)})
+    write_safetensors(os.path.join(folder, "model.safetensors"), shapes)

@@ -7,12 +7,11 @@ from rust_types import NOTE, Api, camel, doc, of_flag, sentence, topics, variant
 
 FOLDER = "bindings/rust/accel/src/generated"
 # Objects that functions take beside the options, which so stay values that can be copied.
-BESIDE = {"document_offsets": "Dataset::packed", "gradient_group": "State::local_sgd", "sampler": "DataLoader::with_sampler",
+BESIDE = {"document_offsets": "Dataset::packed", "draft_model": "Model::generate_by_draft", "gradient_group": "State::local_sgd", "sampler": "DataLoader::with_sampler",
           "state": "State::load_checkpoint_in_model", "types": "Dataset::csv"}
 # The type and the value of fields that are not numbers, by type or by name.
 RULES = {"accel_value_t": ("impl Into<Value>", "self.1.keep({}.into(), Value::as_raw)"), "char": ("impl AsRef<str>", "self.1.text({}.as_ref())"),
          "accel_tensor_t": ("Tensor", "self.1.keep({}, |tensor| tensor.as_raw())"),
-         "accel_module_t": ("crate::module::Model", "self.1.keep(KeptModel({}), |model| model.0.as_raw())"),
          "delimiter": ("u8", "{}.into()")}
 # What is read and written in the place of a parameter of such a type.
 STORED = {"impl Into<Value>": "Value", "impl AsRef<str>": "String"}

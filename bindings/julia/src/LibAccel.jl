@@ -5928,6 +5928,21 @@ accel_module_from_config(config, out) =
     check(@waiting(ccall(@address(accel_module_from_config), accel_status_t, (Cstring, Ptr{Ptr{accel_module_t}}), config, out)), "accel_module_from_config")
 
 """
+    accel_module_from_folder(folder, out)
+
+The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's weights: on the CPU, in the dtype of the files, which are mapped. accel_module_to() moves it and changes the dtype; a model that is trained with mixed precision should be in float32.
+
+- `folder`: A folder with config.json, and safetensors or files of torch, one or several with their index.
+- `out`: The module, in training: accel_module_train() changes it.
+
+Returns: As accel_module_from_config(); NOT_FOUND for a file, and for a parameter without weights, which it names; SHAPE_MISMATCH; CORRUPT; IO.
+
+Threads: any, waits.
+"""
+accel_module_from_folder(folder, out) =
+    check(@waiting(ccall(@address(accel_module_from_folder), accel_status_t, (Cstring, Ptr{Ptr{accel_module_t}}), folder, out)), "accel_module_from_folder")
+
+"""
     accel_module_sentence_embedding(encoder, options, out)
 
 An encoder whose hidden states become one vector for each sequence. It takes the encoder's inputs and gives [batch, hidden size]; padding does not count.
@@ -9070,6 +9085,43 @@ accel_tokenizer_encode_chat(tokenizer, messages, options, out) =
     check(@waiting(ccall(@address(accel_tokenizer_encode_chat), accel_status_t, (Ptr{accel_tokenizer_t}, Ptr{accel_value_t}, Ptr{accel_chat_options_t}, Ptr{Ptr{accel_tensor_t}}), tokenizer, messages, options, out)), "accel_tokenizer_encode_chat")
 
 """
+    accel_dataset_encoded_text(path, suffix, tokenizer, sequence_length, out)
+
+The tokens of text files, cut into windows. Item i is a list of two int64 tensors [sequence_length]: tokens from i * sequence_length on, and the same shifted by one. Files stand one behind the other, each with the special tokens of a text. All are encoded now.
+
+- `path`: The file or folder, as of other datasets.
+- `suffix`: `nothing`/`C_NULL` is allowed. Only files that end so, \".txt\"; NULL: all.
+- `tokenizer`: A tokenizer.
+- `sequence_length`: At least 1.
+- `out`: The dataset.
+
+Returns: ACCEL_OK, NOT_FOUND, IO; INVALID_ARGUMENT for too few tokens, and with the file and position for text that is not UTF-8.
+
+Threads: any, waits.
+"""
+accel_dataset_encoded_text(path, suffix, tokenizer, sequence_length, out) =
+    check(@waiting(ccall(@address(accel_dataset_encoded_text), accel_status_t, (Cstring, Cstring, Ptr{accel_tokenizer_t}, Int64, Ptr{Ptr{accel_dataset_t}}), path, suffix, tokenizer, sequence_length, out)), "accel_dataset_encoded_text")
+
+"""
+    accel_dataset_chats(path, suffix, tokenizer, max_length, skip_malformed, out)
+
+Chats: files with a JSON object on each line, whose \"messages\" the tokenizer's template makes a text of; \"tools\" and \"documents\" are handed to it too. An item is a list of two int64 tensors [tokens]: the ids of the chat, and the same shifted by one. A loader makes batches of them with the collation PAD; where its padding_value is -100 the losses leave it out of the labels, and `aten::clamp_min(input_ids, 0)` makes tokens of it. A chat is encoded when it is read.
+
+- `path`: The file or folder, as of other datasets.
+- `suffix`: `nothing`/`C_NULL` is allowed. Only files that end so, \".jsonl\"; NULL: all.
+- `tokenizer`: A tokenizer with a chat template.
+- `max_length`: The length of an item at most; the end of a longer chat is cut off. At least 1.
+- `skip_malformed`: 1: lines that are malformed or that the template refuses are left out and counted.
+- `out`: The dataset. Errors of its items are those of accel_tokenizer_encode_chat() with the file and row, and CORRUPT for a line without \"messages\".
+
+Returns: ACCEL_OK, NOT_FOUND, IO or INVALID_ARGUMENT.
+
+Threads: any, waits.
+"""
+accel_dataset_chats(path, suffix, tokenizer, max_length, skip_malformed, out) =
+    check(@waiting(ccall(@address(accel_dataset_chats), accel_status_t, (Cstring, Cstring, Ptr{accel_tokenizer_t}, Int64, Int32, Ptr{Ptr{accel_dataset_t}}), path, suffix, tokenizer, max_length, skip_malformed, out)), "accel_dataset_chats")
+
+"""
     accel_split_layers(state, module, options)
 
 Splits the layers of a model over the ranks along the axis \"tensor\" of the mesh, in place, ahead of accel_prepare_model(), which then takes them as they are. For models that no process has the memory of: one without memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model() reads of each weight only what this rank stores. Of other models a rank has one whole parameter after the other. What has no memory yet when the model is prepared gets its layer's initial values, those of a model that is not split.
@@ -11081,6 +11133,24 @@ accel_save_model(state, var"module", folder, options) =
     check(@waiting(ccall(@address(accel_save_model), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Cstring, Ptr{accel_save_model_options_t}), state, var"module", folder, options)), "accel_save_model")
 
 """
+    accel_save_model_folder(state, module, source, folder, options)
+
+Writes a model as a folder that other programs open, transformers among them: its weights by accel_save_model(), and copies of the configurations, the vocabulary and the templates of the folder that it was made from, on the processes that write.
+
+- `state`: A state.
+- `module`: A model, prepared or not.
+- `source`: The folder that the model comes from.
+- `folder`: Made if missing. May be `source`, whose weights are then replaced.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+
+Returns: As accel_save_model(); IO for a source that cannot be read.
+
+Threads: object, waits.
+"""
+accel_save_model_folder(state, var"module", source, folder, options) =
+    check(@waiting(ccall(@address(accel_save_model_folder), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Cstring, Cstring, Ptr{accel_save_model_options_t}), state, var"module", source, folder, options)), "accel_save_model_folder")
+
+"""
     accel_set_project(state, options)
 
 Sets the project of a state. Nothing has happened on the disk.
@@ -12738,6 +12808,7 @@ const FUNCTIONS = (
     :accel_module_load_torchscript,
     :accel_module_from_package,
     :accel_module_from_config,
+    :accel_module_from_folder,
     :accel_module_sentence_embedding,
     :accel_module_shapes_from_weights,
     :accel_calculate_maximum_sizes,
@@ -12935,6 +13006,8 @@ const FUNCTIONS = (
     :accel_tokenizer_describe,
     :accel_tokenizer_chat_text,
     :accel_tokenizer_encode_chat,
+    :accel_dataset_encoded_text,
+    :accel_dataset_chats,
     :accel_split_layers,
     :accel_context_parallel_begin,
     :accel_context_parallel_gather,
@@ -13060,6 +13133,7 @@ const FUNCTIONS = (
     :accel_load,
     :accel_load_state_dict,
     :accel_save_model,
+    :accel_save_model_folder,
     :accel_set_project,
     :accel_project,
     :accel_save_state,

@@ -147,9 +147,20 @@ end
 function with_options(use::Function, ::Type{T}; given...) where {T}
     names = keys(values(given))
     all(name -> hasfield(T, name) && name !== :struct_size, names) || refuse_keywords(names, T)
-    held = map((name, value) -> plain_option(choices(T), name, value), names, Tuple(values(given)))
-    return GC.@preserve held use(Ref(T(; NamedTuple{names}(map(option, held))...)))
+    lent = Ref{LibAccel.accel_value_t}[]
+    try
+        held = map(names, Tuple(values(given))) do name, value
+            is_value(T, name, value) || return plain_option(choices(T), name, value)
+            push!(lent, Ref(owned(value)))
+            last(lent)
+        end
+        return GC.@preserve held use(Ref(T(; NamedTuple{names}(map(option, held))...)))
+    finally
+        foreach(LibAccel.accel_value_dispose, lent)
+    end
 end
+"Whether C takes a value of any kind there, a list for example."
+is_value(::Type{T}, name, value) where {T} = fieldtype(T, name) == Ptr{LibAccel.accel_value_t} && !(value isa Union{Ptr,Ref})
 @noinline function refuse_keywords(names, ::Type{T}) where {T}
     known = filter(name -> !(name in (:struct_size, :reserved)), [fieldnames(T)...])
     refuse(join(setdiff(names, known), ", "), ": unknown keyword; expected some of ", join(sort(known), ", "))

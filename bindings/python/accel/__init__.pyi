@@ -20,7 +20,7 @@ from .tensors.autograd import enable_grad as enable_grad, inference_mode as infe
 from .big_models.big_modeling import cpu_offload as cpu_offload, cpu_offload_with_hook as cpu_offload_with_hook, disk_offload as disk_offload, dispatch_model as dispatch_model, load_checkpoint_and_dispatch as load_checkpoint_and_dispatch
 from .checkpoint.files import load as load, save as save
 from .data.loader import DataLoader as DataLoader, Dataset as Dataset, IterableDataset as IterableDataset, Subset as Subset, TensorDataset as TensorDataset, TextDataset as TextDataset
-from .data.tokenizer import Tokenizer as Tokenizer
+from .data.tokenizer import DecodeStream as DecodeStream, Tokenizer as Tokenizer
 from .data.data_loader import skip_first_batches as skip_first_batches
 from .parallel.deepspeed import DeepSpeedPlugin as DeepSpeedPlugin
 from .tensors.device import Device as Device

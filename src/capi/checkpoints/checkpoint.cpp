@@ -8,6 +8,7 @@
 #include "accelerator/prepared_model.hpp"
 #include "bigmodel/device_map/device_map_value.hpp"
 #include "bigmodel/load_checkpoint.hpp"
+#include "bigmodel/model_folder.hpp"
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
@@ -46,6 +47,17 @@ bool writes(accelerator::Accelerator& accelerator, const Setting<std::optional<b
   const bool each_node =
       save_on_each_node.value.value_or(accelerator.projects().project().settings().save_on_each_node);
   return each_node ? state.is_local_main_process() : state.is_main_process();
+}
+
+// Returns whether this process writes.
+bool save_weights(accel_state_t* state, const accel_module_t* module, const std::string& folder,
+                  const accel_save_model_options_t* options) {
+  accelerator::Accelerator& accelerator = *accelerator_of(state);
+  const nn::ModulePtr& model = check(module, "module").module;
+  const SaveModelSettings settings = read_settings(options, "options");
+  const bool is_writer = writes(accelerator, settings.save_on_each_node);
+  accelerator.files().save_model(model, folder, is_writer, settings);
+  return is_writer;
 }
 
 }  // namespace
@@ -102,12 +114,15 @@ ACCEL_FUNCTION accel_status_t accel_load_state_dict(const char* path, const acce
 
 ACCEL_FUNCTION accel_status_t accel_save_model(accel_state_t* state, const accel_module_t* module, const char* folder,
                                                const accel_save_model_options_t* options) {
+  return guarded(__func__, [&] { save_weights(state, module, check_pointer(folder, "folder"), options); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_save_model_folder(accel_state_t* state, const accel_module_t* module,
+                                                      const char* source, const char* folder,
+                                                      const accel_save_model_options_t* options) {
   return guarded(__func__, [&] {
-    accelerator::Accelerator& accelerator = *accelerator_of(state);
-    const nn::ModulePtr& model = check(module, "module").module;
-    check_pointer(folder, "folder");
-    const SaveModelSettings settings = read_settings(options, "options");
-    accelerator.files().save_model(model, folder, writes(accelerator, settings.save_on_each_node), settings);
+    const std::string from = check_pointer(source, "source"), to = check_pointer(folder, "folder");
+    if (save_weights(state, module, to, options)) bigmodel::copy_model_files(from, to);
   });
 }
 

@@ -17,7 +17,7 @@
 namespace accel::nn {
 namespace {
 
-constexpr const char* kMagnitudes = ".lora_magnitude_vector";
+constexpr const char* kSavedMagnitudes = ".lora_magnitude_vector";
 
 // Calls visit(name, projection, lora) for each adapter of each layer.
 template <typename Visit>
@@ -157,7 +157,7 @@ NamedTensors adapter_tensors(const Module& model, const std::string& name) {
       if (is_trained_beside(path, *added.config, added.layers)) tensors.emplace_back(path, parameter);
     } else if (ends_with(path, part)) {
       const std::string kept = path.substr(0, path.size() - part.size());
-      tensors.emplace_back(ends_with(kept, kMagnitudes) ? kept : kept + ".weight", parameter);
+      tensors.emplace_back(ends_with(kept, kSavedMagnitudes) ? kept : kept + ".weight", parameter);
     }
   }
   return tensors;

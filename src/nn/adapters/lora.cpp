@@ -48,7 +48,7 @@ ModulePtr part_of(Module& projection, const char* part) {
   return made;
 }
 
-std::shared_ptr<Linear> factor(int64_t outputs, int64_t inputs, const at::TensorOptions& options) {
+std::shared_ptr<Linear> make_factor(int64_t outputs, int64_t inputs, const at::TensorOptions& options) {
   return std::make_shared<Linear>(at::empty({outputs, inputs}, options), at::Tensor());
 }
 
@@ -58,7 +58,7 @@ at::TensorOptions factor_options(const at::Tensor& weight) {
   return weight.options().dtype(is_exact ? weight.scalar_type() : at::kFloat).requires_grad(false);
 }
 
-void start(const at::Tensor& first, const at::Tensor& second, const LoraShape& shape) {
+void fill_factors(const at::Tensor& first, const at::Tensor& second, const LoraShape& shape) {
   if (shape.start == LoraStart::kGaussian)
     fill_normal(first, 0, 1.0 / static_cast<double>(shape.rank));
   else
@@ -78,9 +78,9 @@ std::shared_ptr<Lora> Lora::attach(Projection& projection, const std::string& na
                                    std::shared_ptr<const LoraConfig> config) {
   const at::Tensor& weight = projection.parameter(Projection::kWeight);
   const at::TensorOptions options = factor_options(weight);
-  auto first = factor(shape.rank, projection.in_features(), options);
-  auto second = factor(projection.out_features(), shape.rank, options);
-  start(first->parameter(0), second->parameter(0), shape);
+  auto first = make_factor(shape.rank, projection.in_features(), options);
+  auto second = make_factor(projection.out_features(), shape.rank, options);
+  fill_factors(first->parameter(0), second->parameter(0), shape);
   const std::shared_ptr<Lora> lora(new Lora(name, shape, std::move(config)));
   lora->dropout_ = std::make_shared<Dropout>(shape.dropout);
   lora->dropout_->train(projection.is_training());

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kAllLinear = "all-linear";
 
-bool ends_with(const std::string& name, const std::string& ending) {
+bool is_name_end(const std::string& name, const std::string& ending) {
   if (name == ending) return true;
   if (name.size() <= ending.size()) return false;
   const size_t begin = name.size() - ending.size();
@@ -98,7 +98,7 @@ std::string example_name(const Module& model) {
 }  // namespace
 
 bool ends_with_any(const std::string& name, const std::vector<std::string>& endings) {
-  return std::any_of(endings.begin(), endings.end(), [&](const auto& ending) { return ends_with(name, ending); });
+  return std::any_of(endings.begin(), endings.end(), [&](const auto& ending) { return is_name_end(name, ending); });
 }
 
 std::vector<LoraTarget> lora_targets(Module& model, const LoraConfig& config) {

@@ -1003,6 +1003,18 @@ from_config(config::AbstractString) =
     made(Model, out -> LibAccel.accel_module_from_config(string(config), out))
 
 """
+    from_folder(folder)
+
+The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's weights:
+on the CPU, in the dtype of the files, which are mapped. accel_module_to() moves it and changes the dtype; a model that
+is trained with mixed precision should be in float32.
+
+- `folder`: A folder with config.json, and safetensors or files of torch, one or several with their index.
+"""
+from_folder(folder::AbstractString) =
+    made(Model, out -> LibAccel.accel_module_from_folder(string(folder), out))
+
+"""
     generate(on_tokens, model, input_ids; attention_mask = nothing, options...)
 
 Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its keys and
@@ -2181,6 +2193,36 @@ JsonLinesDataset(path::AbstractString; suffix = nothing, skip_malformed = false)
     made(Dataset, out -> LibAccel.accel_dataset_json_lines(string(path), something(suffix, C_NULL), skip_malformed, out))
 
 """
+    EncodedTextDataset(path, tokenizer, sequence_length; suffix = nothing)
+
+The tokens of text files, cut into windows. Item i is a list of two int64 tensors [sequence_length]: tokens from i *
+sequence_length on, and the same shifted by one. Files stand one behind the other, each with the special tokens of a
+text. All are encoded now.
+
+- `path`: The file or folder, as of other datasets.
+- `suffix`: Only files that end so, \".txt\"; `nothing`: all.
+- `sequence_length`: At least 1.
+"""
+EncodedTextDataset(path::AbstractString, tokenizer::Tokenizer, sequence_length::Integer; suffix = nothing) =
+    made(Dataset, out -> LibAccel.accel_dataset_encoded_text(string(path), something(suffix, C_NULL), tokenizer, sequence_length, out))
+
+"""
+    ChatDataset(path, tokenizer, max_length; suffix = nothing, skip_malformed = false)
+
+Chats: files with a JSON object on each line, whose \"messages\" the tokenizer's template makes a text of; \"tools\" and
+\"documents\" are handed to it too. An item is a list of two int64 tensors [tokens]: the ids of the chat, and the same
+shifted by one. A loader makes batches of them with the collation PAD; where its padding_value is -100 the losses leave
+it out of the labels, and `aten::clamp_min(input_ids, 0)` makes tokens of it. A chat is encoded when it is read.
+
+- `path`: The file or folder, as of other datasets.
+- `suffix`: Only files that end so, \".jsonl\"; `nothing`: all.
+- `max_length`: The length of an item at most; the end of a longer chat is cut off. At least 1.
+- `skip_malformed`: 1: lines that are malformed or that the template refuses are left out and counted.
+"""
+ChatDataset(path::AbstractString, tokenizer::Tokenizer, max_length::Integer; suffix = nothing, skip_malformed = false) =
+    made(Dataset, out -> LibAccel.accel_dataset_chats(string(path), something(suffix, C_NULL), tokenizer, max_length, skip_malformed, out))
+
+"""
     ImageDataset(folder; options...)
 
 JPEG and PNG files in a folder. An item is a map {image: uint8 [channels, height, width], label: the number of the
@@ -2359,7 +2401,7 @@ DecodeStream(tokenizer::Tokenizer; options...) =
     made(DecodeStream, out -> with_options(given -> LibAccel.accel_decode_stream_create(tokenizer, given, out), LibAccel.accel_decode_options_t; options...))
 
 """
-    decode!(stream, id)
+    step!(stream, id)
 
 The text that one more id completes.
 
@@ -2367,7 +2409,7 @@ The text that one more id completes.
 
 Gives: A text; empty as long as the last character is not whole.
 """
-decode!(stream::DecodeStream, id) =
+step!(stream::DecodeStream, id) =
     result(out -> LibAccel.accel_decode_stream_step(stream, id, out))
 
 """
@@ -4571,6 +4613,22 @@ return at once.
 """
 save_model(state::State, model::Model, folder; options...) =
     (with_options(given -> LibAccel.accel_save_model(state, model, string(folder), given), LibAccel.accel_save_model_options_t; options...); nothing)
+
+"""
+    save_model_folder(state, model, source, folder; options...)
+
+Writes a model as a folder that other programs open, transformers among them: its weights by accel_save_model(), and
+copies of the configurations, the vocabulary and the templates of the folder that it was made from, on the processes
+that write.
+
+- `source`: The folder that the model comes from.
+- `folder`: Made if missing. May be `source`, whose weights are then replaced.
+- `max_shard_size`: The most bytes of tensors in a file, where no single one is larger: a number, or one with KB, MB, GB or TB (powers of 1000). Default \"10GB\"
+- `safe_serialization`: 1: safetensors; 0: files of torch.save(). Default 1
+- `save_on_each_node`: 1: on the main process of each host. Default: as the project's
+"""
+save_model_folder(state::State, model::Model, source, folder; options...) =
+    (with_options(given -> LibAccel.accel_save_model_folder(state, model, string(source), string(folder), given), LibAccel.accel_save_model_options_t; options...); nothing)
 
 """
     project!(state; options...)

@@ -104,16 +104,16 @@ Modules.
 module Layers
 using ..Accel: Activation, Attention, BatchNorm, Conv2d, Dropout, Embedding, GenerationBatch, LayerNorm, Linear, MixtureOfExperts,
     Model, RMSNorm, SentenceEmbedding, Sequential, add_buffer!, add_child!, add_hook!, add_parameter!, add_sequence!, buffers,
-    calculate_maximum_sizes, cancel_sequence!, checkpoint_activations, child, children_bottom_up, from_config, from_package,
-    generate, generation_counts, init_empty_weights, init_on_device, input_names!, istraining, kind, load_state_dict!,
-    load_torchscript, modules, no_grad!, num_parameters, parameters, remove_hook!, replace_child!, replace_tensor!, set_forward!,
-    state_dict, step_sequences!, tie!, to!, train!
+    calculate_maximum_sizes, cancel_sequence!, checkpoint_activations, child, children_bottom_up, from_config, from_folder,
+    from_package, generate, generation_counts, init_empty_weights, init_on_device, input_names!, istraining, kind,
+    load_state_dict!, load_torchscript, modules, no_grad!, num_parameters, parameters, remove_hook!, replace_child!,
+    replace_tensor!, set_forward!, state_dict, step_sequences!, tie!, to!, train!
 export Activation, Attention, BatchNorm, Conv2d, Dropout, Embedding, GenerationBatch, LayerNorm, Linear, MixtureOfExperts, Model,
     RMSNorm, SentenceEmbedding, Sequential, add_buffer!, add_child!, add_hook!, add_parameter!, add_sequence!, buffers,
-    calculate_maximum_sizes, cancel_sequence!, checkpoint_activations, child, children_bottom_up, from_config, from_package,
-    generate, generation_counts, init_empty_weights, init_on_device, input_names!, istraining, kind, load_state_dict!,
-    load_torchscript, modules, no_grad!, num_parameters, parameters, remove_hook!, replace_child!, replace_tensor!, set_forward!,
-    state_dict, step_sequences!, tie!, to!, train!
+    calculate_maximum_sizes, cancel_sequence!, checkpoint_activations, child, children_bottom_up, from_config, from_folder,
+    from_package, generate, generation_counts, init_empty_weights, init_on_device, input_names!, istraining, kind,
+    load_state_dict!, load_torchscript, modules, no_grad!, num_parameters, parameters, remove_hook!, replace_child!,
+    replace_tensor!, set_forward!, state_dict, step_sequences!, tie!, to!, train!
 end
 
 """
@@ -138,20 +138,20 @@ end
 Data.
 """
 module Data
-using ..Accel: ArrowDataset, CsvDataset, DataLoader, Dataset, DecodeStream, DistributedSampler, ImageDataset, JsonLinesDataset,
-    LengthGroupedSampler, LinesDataset, Loop, PackedDataset, RaggedDataset, RandomDraws, RandomSampler, SafetensorsDataset,
-    Sampler, SequentialSampler, StreamDataset, SubsetSampler, TensorDataset, TextDataset, Tokenizer, WeightedSampler,
-    WindowsDataset, as_stream, chat_text, config, current_epoch, decode, decode!, describe, encode, encode_batch, encode_chat,
-    even_batches!, finish, id_to_token, indices, load_state_dict!, map_file, num_skipped, set_batch!, set_epoch!,
-    skip_first_batches, state_dict, subset, token_to_id, tokenizer_from_json, total_batch_size, total_dataset_length, valid_rows,
-    vocabulary_size
-export ArrowDataset, CsvDataset, DataLoader, Dataset, DecodeStream, DistributedSampler, ImageDataset, JsonLinesDataset,
-    LengthGroupedSampler, LinesDataset, Loop, PackedDataset, RaggedDataset, RandomDraws, RandomSampler, SafetensorsDataset,
-    Sampler, SequentialSampler, StreamDataset, SubsetSampler, TensorDataset, TextDataset, Tokenizer, WeightedSampler,
-    WindowsDataset, as_stream, chat_text, config, current_epoch, decode, decode!, describe, encode, encode_batch, encode_chat,
-    even_batches!, finish, id_to_token, indices, load_state_dict!, map_file, num_skipped, set_batch!, set_epoch!,
-    skip_first_batches, state_dict, subset, token_to_id, tokenizer_from_json, total_batch_size, total_dataset_length, valid_rows,
-    vocabulary_size
+using ..Accel: ArrowDataset, ChatDataset, CsvDataset, DataLoader, Dataset, DecodeStream, DistributedSampler, EncodedTextDataset,
+    ImageDataset, JsonLinesDataset, LengthGroupedSampler, LinesDataset, Loop, PackedDataset, RaggedDataset, RandomDraws,
+    RandomSampler, SafetensorsDataset, Sampler, SequentialSampler, StreamDataset, SubsetSampler, TensorDataset, TextDataset,
+    Tokenizer, WeightedSampler, WindowsDataset, as_stream, chat_text, config, current_epoch, decode, describe, encode,
+    encode_batch, encode_chat, even_batches!, finish, id_to_token, indices, load_state_dict!, map_file, num_skipped, set_batch!,
+    set_epoch!, skip_first_batches, state_dict, step!, subset, token_to_id, tokenizer_from_json, total_batch_size,
+    total_dataset_length, valid_rows, vocabulary_size
+export ArrowDataset, ChatDataset, CsvDataset, DataLoader, Dataset, DecodeStream, DistributedSampler, EncodedTextDataset,
+    ImageDataset, JsonLinesDataset, LengthGroupedSampler, LinesDataset, Loop, PackedDataset, RaggedDataset, RandomDraws,
+    RandomSampler, SafetensorsDataset, Sampler, SequentialSampler, StreamDataset, SubsetSampler, TensorDataset, TextDataset,
+    Tokenizer, WeightedSampler, WindowsDataset, as_stream, chat_text, config, current_epoch, decode, describe, encode,
+    encode_batch, encode_chat, even_batches!, finish, id_to_token, indices, load_state_dict!, map_file, num_skipped, set_batch!,
+    set_epoch!, skip_first_batches, state_dict, step!, subset, token_to_id, tokenizer_from_json, total_batch_size,
+    total_dataset_length, valid_rows, vocabulary_size
 end
 
 """
@@ -208,11 +208,12 @@ module Checkpoints
 using ..Accel: checkpoint_progress, checkpoint_wait, compare_checkpoints, list_checkpoints, load, load_fsdp_model!,
     load_fsdp_optimizer!, load_metadata, load_state!, load_state_dict, merge_weights, project, project!,
     register_for_checkpointing!, register_load_state_pre_hook!, register_random_state!, register_save_state_pre_hook!,
-    remove_checkpoint_hook, save, save_fsdp_model, save_fsdp_optimizer, save_model, save_state, show_checkpoint, verify_checkpoint
+    remove_checkpoint_hook, save, save_fsdp_model, save_fsdp_optimizer, save_model, save_model_folder, save_state,
+    show_checkpoint, verify_checkpoint
 export checkpoint_progress, checkpoint_wait, compare_checkpoints, list_checkpoints, load, load_fsdp_model!, load_fsdp_optimizer!,
     load_metadata, load_state!, load_state_dict, merge_weights, project, project!, register_for_checkpointing!,
     register_load_state_pre_hook!, register_random_state!, register_save_state_pre_hook!, remove_checkpoint_hook, save,
-    save_fsdp_model, save_fsdp_optimizer, save_model, save_state, show_checkpoint, verify_checkpoint
+    save_fsdp_model, save_fsdp_optimizer, save_model, save_model_folder, save_state, show_checkpoint, verify_checkpoint
 end
 
 """

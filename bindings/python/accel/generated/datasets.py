@@ -8,8 +8,8 @@ from ..data.dataset import EngineDataset, handle_of
 from ..state.options import fill, number_of
 from ..tensors.creation import as_tensor
 
-__all__ = ["ArrowDataset", "ConcatDataset", "CsvDataset", "ImageDataset", "JsonLinesDataset", "LinesDataset", "MergedDataset",
-           "PackedDataset", "RaggedDataset", "SafetensorsDataset", "TextDataset", "WindowsDataset"]
+__all__ = ["ArrowDataset", "ChatDataset", "ConcatDataset", "CsvDataset", "EncodedTextDataset", "ImageDataset", "JsonLinesDataset",
+           "LinesDataset", "MergedDataset", "PackedDataset", "RaggedDataset", "SafetensorsDataset", "TextDataset", "WindowsDataset"]
 
 
 class RaggedDataset(EngineDataset):
@@ -99,6 +99,37 @@ class JsonLinesDataset(EngineDataset):
 
     def __init__(self, path, suffix=None, skip_malformed: bool = False):
         super().__init__(capi.accel_dataset_json_lines(str(path), suffix, int(skip_malformed)))
+
+
+class EncodedTextDataset(EngineDataset):
+    """The tokens of text files, cut into windows. Item i is a list of two int64 tensors [sequence_length]: tokens
+    from i * sequence_length on, and the same shifted by one. Files stand one behind the other, each with the
+    special tokens of a text. All are encoded now.
+
+    path: The file or folder, as of other datasets.
+    tokenizer: A tokenizer.
+    sequence_length: At least 1.
+    suffix: Only files that end so, ".txt"; None: all."""
+
+    def __init__(self, path, tokenizer, sequence_length: int, suffix=None):
+        super().__init__(capi.accel_dataset_encoded_text(str(path), suffix, tokenizer.handle, sequence_length))
+
+
+class ChatDataset(EngineDataset):
+    """Chats: files with a JSON object on each line, whose "messages" the tokenizer's template makes a text of;
+    "tools" and "documents" are handed to it too. An item is a list of two int64 tensors [tokens]: the ids of the
+    chat, and the same shifted by one. A loader makes batches of them with the collation PAD; where its
+    padding_value is -100 the losses leave it out of the labels, and `aten::clamp_min(input_ids, 0)` makes tokens of
+    it. A chat is encoded when it is read.
+
+    path: The file or folder, as of other datasets.
+    tokenizer: A tokenizer with a chat template.
+    max_length: The length of an item at most; the end of a longer chat is cut off. At least 1.
+    suffix: Only files that end so, ".jsonl"; None: all.
+    skip_malformed: 1: lines that are malformed or that the template refuses are left out and counted."""
+
+    def __init__(self, path, tokenizer, max_length: int, suffix=None, skip_malformed: bool = False):
+        super().__init__(capi.accel_dataset_chats(str(path), suffix, tokenizer.handle, max_length, int(skip_malformed)))
 
 
 class CsvDataset(EngineDataset):

@@ -117,6 +117,11 @@ def from_config(config):
     return _made_by(from_config, capi.accel_module_from_config(text), text)
 
 
+def from_folder(folder):
+    """The model of a folder of Hugging Face with its weights, on the CPU and in the dtype of its files: for training call `float()`, or `to(accel.float32)`."""
+    return _made_by(from_folder, capi.accel_module_from_folder(os.fspath(folder)), folder)
+
+
 def sentence_embedding(encoder, *, pooling="mean", normalize=True):
     """An encoder whose hidden states become one vector for each sequence: `pooling` is "mean", "first", "last" or "max"."""
     options = fill(capi.accel_sentence_embedding_options_t(), {"pooling": pooling, "normalize": normalize})

@@ -81,8 +81,10 @@ class Module(methods.Module):
         raise NotImplementedError(f"{type(self).__name__} has no forward()")
 
     def __call__(self, *inputs, **named):
-        """Arguments and results are those of forward(). Tensors in them pass through the engine; objects that it does not know, and
+        """Arguments and results are those of forward(); models of from_config() have names of inputs, too. Tensors in them pass through the engine; objects that it does not know, and
         dataclasses, come out as they are, the latter with their tensors."""
+        if named and type(self).forward is Module.forward and type(self)._bind is Module._bind:
+            return capi.accel_module_call_kw(self.handle, to_engine(list(inputs)), to_engine(named))
         if named:
             inputs, named = self._bind(inputs, named)
         return calls.call(self.handle, inputs, named)

@@ -482,6 +482,9 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
     def save_model(self, model: Any, save_directory: Any, max_shard_size: "int | str" = "10GB", safe_serialization: bool = True) -> None:
         """Writes a model's weights on the main process: as `model.safetensors`, or with safe_serialization=False as `pytorch_model.bin`; or as
         several files with an index, where they are larger than `max_shard_size`."""
+        self._write_model(capi.accel_save_model, model, save_directory, max_shard_size, safe_serialization)
+
+    def _write_model(self, write, model, save_directory, max_shard_size, safe_serialization):
         if os.path.isfile(save_directory):
             logging.getLogger(__name__).error("save_model(): %s is a file; expected a folder", save_directory)
             return
@@ -496,7 +499,12 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
             handle = handle_of(model, "save_model") if is_usable else pytorch_model().mirror(model)
         options = fill(capi.accel_save_model_options_t(), {"max_shard_size": str(max_shard_size), "safe_serialization": safe_serialization,
                                                            "save_on_each_node": self.project_configuration.save_on_each_node})
-        capi.accel_save_model(self._current(), handle, os.fspath(save_directory), options)
+        write(self._current(), handle, os.fspath(save_directory), options)
+
+    def save_model_folder(self, model: Any, source: Any, save_directory: Any, max_shard_size: "int | str" = "10GB", safe_serialization: bool = True) -> None:
+        """Writes the weights as save_model() does, with copies of the configurations, the vocabulary and the templates of the folder `source`
+        that the model was made from: transformers opens the result."""
+        self._write_model(lambda state, handle, *rest: capi.accel_save_model_folder(state, handle, os.fspath(source), *rest), model, save_directory, max_shard_size, safe_serialization)
 
     def get_state_dict(self, model, unwrap=True):
         """The weights of a model. Those of a sharded one are collected on the main process, the others get an empty dict. Under ZeRO 3 they are

@@ -6873,6 +6873,18 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_module_from_config(config: *const c_char, out: *mut *mut accel_module_t) -> accel_status_t;
 
+    /// The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's weights: on the CPU, in the dtype of the files, which are mapped.
+    ///
+    /// accel_module_to() moves it and changes the dtype; a model that is trained with mixed precision should be in float32.
+    ///
+    /// * `folder`: A folder with config.json, and safetensors or files of torch, one or several with their index.
+    /// * `out`: The module, in training: accel_module_train() changes it.
+    ///
+    /// Returns: As accel_module_from_config(); NOT_FOUND for a file, and for a parameter without weights, which it names; SHAPE_MISMATCH; CORRUPT; IO.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_module_from_folder(folder: *const c_char, out: *mut *mut accel_module_t) -> accel_status_t;
+
     /// An encoder whose hidden states become one vector for each sequence.
     ///
     /// It takes the encoder's inputs and gives \[batch, hidden size\]; padding does not count.
@@ -9164,6 +9176,37 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_tokenizer_encode_chat(tokenizer: *const accel_tokenizer_t, messages: *const accel_value_t, options: *const accel_chat_options_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
+    /// The tokens of text files, cut into windows.
+    ///
+    /// Item i is a list of two int64 tensors \[sequence_length\]: tokens from i * sequence_length on, and the same shifted by one. Files stand one behind the other, each with the special tokens of a text. All are encoded now.
+    ///
+    /// * `path`: The file or folder, as of other datasets.
+    /// * `suffix`: NULL is allowed. Only files that end so, ".txt"; NULL: all.
+    /// * `tokenizer`: A tokenizer.
+    /// * `sequence_length`: At least 1.
+    /// * `out`: The dataset.
+    ///
+    /// Returns: ACCEL_OK, NOT_FOUND, IO; INVALID_ARGUMENT for too few tokens, and with the file and position for text that is not UTF-8.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_dataset_encoded_text(path: *const c_char, suffix: *const c_char, tokenizer: *const accel_tokenizer_t, sequence_length: i64, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
+    /// Chats: files with a JSON object on each line, whose "messages" the tokenizer's template makes a text of; "tools" and "documents" are handed to it too.
+    ///
+    /// An item is a list of two int64 tensors \[tokens\]: the ids of the chat, and the same shifted by one. A loader makes batches of them with the collation PAD; where its padding_value is -100 the losses leave it out of the labels, and `aten::clamp_min(input_ids, 0)` makes tokens of it. A chat is encoded when it is read.
+    ///
+    /// * `path`: The file or folder, as of other datasets.
+    /// * `suffix`: NULL is allowed. Only files that end so, ".jsonl"; NULL: all.
+    /// * `tokenizer`: A tokenizer with a chat template.
+    /// * `max_length`: The length of an item at most; the end of a longer chat is cut off. At least 1.
+    /// * `skip_malformed`: 1: lines that are malformed or that the template refuses are left out and counted.
+    /// * `out`: The dataset. Errors of its items are those of accel_tokenizer_encode_chat() with the file and row, and CORRUPT for a line without "messages".
+    ///
+    /// Returns: ACCEL_OK, NOT_FOUND, IO or INVALID_ARGUMENT.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_dataset_chats(path: *const c_char, suffix: *const c_char, tokenizer: *const accel_tokenizer_t, max_length: i64, skip_malformed: i32, out: *mut *mut accel_dataset_t) -> accel_status_t;
+
     /// Splits the layers of a model over the ranks along the axis "tensor" of the mesh, in place, ahead of accel_prepare_model(), which then takes them as they are.
     ///
     /// For models that no process has the memory of: one without memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model() reads of each weight only what this rank stores. Of other models a rank has one whole parameter after the other. What has no memory yet when the model is prepared gets its layer's initial values, those of a model that is not split.
@@ -10675,6 +10718,19 @@ functions! {
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_save_model(state: *mut accel_state_t, module: *const accel_module_t, folder: *const c_char, options: *const accel_save_model_options_t) -> accel_status_t;
+
+    /// Writes a model as a folder that other programs open, transformers among them: its weights by accel_save_model(), and copies of the configurations, the vocabulary and the templates of the folder that it was made from, on the processes that write.
+    ///
+    /// * `state`: A state.
+    /// * `module`: A model, prepared or not.
+    /// * `source`: The folder that the model comes from.
+    /// * `folder`: Made if missing. May be `source`, whose weights are then replaced.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    ///
+    /// Returns: As accel_save_model(); IO for a source that cannot be read.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_save_model_folder(state: *mut accel_state_t, module: *const accel_module_t, source: *const c_char, folder: *const c_char, options: *const accel_save_model_options_t) -> accel_status_t;
 
     /// Sets the project of a state.
     ///

@@ -1,7 +1,6 @@
 //! What the builders for the library's structs of options are made of. Their functions are generated from the header.
 use crate::dtype::{DType, Device};
 use crate::error::{text, Result};
-use crate::module::Model;
 use crate::strings::c_string;
 use crate::tensor::Tensor;
 use crate::value::Value;
@@ -36,12 +35,6 @@ pub(crate) struct Kept {
     objects: Vec<Arc<dyn Any + Send + Sync>>,
     wrong_text: Option<String>,
 }
-
-/// A model that options lead to.
-pub(crate) struct KeptModel(pub(crate) Model);
-
-// SAFETY: it is only released, by the thread that drops its last owner.
-unsafe impl Sync for KeptModel {}
 
 impl Kept {
     pub(crate) fn keep<T: Send + Sync + 'static, P>(&mut self, object: T, pointer: impl FnOnce(&T) -> P) -> P {
@@ -116,7 +109,6 @@ settings! {
     String: *const c_char, ptr::null(), pointer => Some(text(*pointer));
     Value: *const sys::accel_value_t, ptr::null(), pointer => (*pointer.cast::<Value>()).try_clone().ok();
     Tensor: *mut sys::accel_tensor_t, ptr::null_mut(), pointer => Some(Tensor::shared_from_raw(*pointer));
-    Model: *mut sys::accel_module_t, ptr::null_mut(), pointer => Some(Model::from_raw(sys::accel_module_retain(*pointer)));
     Tensor: *const sys::accel_tensor_t, ptr::null(), pointer => Some(Tensor::shared_from_raw(*pointer as *mut _));
 }
 

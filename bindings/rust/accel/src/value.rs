@@ -218,6 +218,11 @@ impl Value {
         unsafe { CStr::from_ptr(self.0.r#as.string) }.to_str().ok()
     }
 
+    /// The text of a value of the kind `String`, or of `Bytes` of UTF-8: tokenizers give text that contains a NUL so.
+    pub fn as_text(&self) -> Option<&str> {
+        self.as_str().or_else(|| std::str::from_utf8(self.as_bytes()?).ok())
+    }
+
     /// Bytes.
     pub fn as_bytes(&self) -> Option<&[u8]> {
         if self.kind() != Kind::Bytes {

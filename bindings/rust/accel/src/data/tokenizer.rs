@@ -7,6 +7,6 @@ handle! {
 }
 
 handle! {
-    /// Ids that become text one after another.
-    DecodeStream(accel_decode_stream_t), accel_decode_stream_release, shared by accel_decode_stream_retain
+    /// Ids that become text one after another. One thread at a time uses it.
+    DecodeStream(accel_decode_stream_t), accel_decode_stream_release
 }

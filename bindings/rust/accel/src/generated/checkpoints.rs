@@ -198,6 +198,28 @@ impl State {
         check(unsafe { sys::accel_save_model(self.as_raw(), module.as_raw(), folder.as_ptr(), options) }).map(drop)
     }
 
+    /// Writes a model as a folder that other programs open, transformers among them: its weights by
+    /// [`State::save_model`](crate::State::save_model), and copies of the configurations, the vocabulary and the templates of the folder that it
+    /// was made from, on the processes that write.
+    ///
+    /// * `module`: A model, prepared or not.
+    /// * `source`: The folder that the model comes from.
+    /// * `folder`: Made if missing. May be `source`, whose weights are then replaced.
+    /// * `options`: `None`: defaults.
+    ///
+    /// # Errors
+    /// Io.
+    #[inline]
+    pub fn save_model_folder(&self, module: &Model, source: &str, folder: impl AsRef<Path>, options: impl Into<Option<SaveModelOptions>>) -> Result<()> {
+        let source = c_string(source)?;
+        let folder = c_path(folder.as_ref())?;
+        let options = options.into();
+        let options = optional(&options)?;
+        check(unsafe {
+            sys::accel_save_model_folder(self.as_raw(), module.as_raw(), source.as_ptr(), folder.as_ptr(), options)
+        }).map(drop)
+    }
+
     /// Sets the project of a state. Nothing has happened on the disk.
     ///
     /// * `options`: Fields that are unset stay as they are.

@@ -217,6 +217,54 @@ impl Dataset {
     pub fn item(&self, index: i64) -> Result<Value> {
         made(|out| unsafe { sys::accel_dataset_item(self.as_raw(), index, out) })
     }
+
+    /// The tokens of text files, cut into windows. Item i is a list of two int64 tensors \[sequence_length\]: tokens
+    /// from i * sequence_length on, and the same shifted by one. Files stand one behind the other, each with the
+    /// special tokens of a text. All are encoded now.
+    ///
+    /// * `path`: The file or folder, as of other datasets.
+    /// * `suffix`: Only files that end so, ".txt"; `None`: all.
+    /// * `tokenizer`: A tokenizer.
+    /// * `sequence_length`: At least 1.
+    ///
+    /// Gives: The dataset.
+    ///
+    /// # Errors
+    /// InvalidArgument, NotFound, Io.
+    #[inline]
+    pub fn encoded_text(path: impl AsRef<Path>, suffix: Option<&str>, tokenizer: &Tokenizer, sequence_length: i64) -> Result<Dataset> {
+        let path = c_path(path.as_ref())?;
+        let suffix = suffix.map(c_string).transpose()?;
+        made(|out| unsafe {
+            sys::accel_dataset_encoded_text(path.as_ptr(), suffix.as_ref().map_or(ptr::null(), |text| text.as_ptr()), tokenizer.as_raw(), sequence_length, out)
+        })
+    }
+
+    /// Chats: files with a JSON object on each line, whose "messages" the tokenizer's template makes a text of;
+    /// "tools" and "documents" are handed to it too. An item is a list of two int64 tensors \[tokens\]: the ids of
+    /// the chat, and the same shifted by one. A loader makes batches of them with the collation PAD; where its
+    /// padding_value is -100 the losses leave it out of the labels, and `aten::clamp_min(input_ids, 0)` makes
+    /// tokens of it. A chat is encoded when it is read.
+    ///
+    /// * `path`: The file or folder, as of other datasets.
+    /// * `suffix`: Only files that end so, ".jsonl"; `None`: all.
+    /// * `tokenizer`: A tokenizer with a chat template.
+    /// * `max_length`: The length of an item at most; the end of a longer chat is cut off. At least 1.
+    /// * `skip_malformed`: Lines that are malformed or that the template refuses are left out and counted.
+    ///
+    /// Gives: The dataset. Errors of its items are those of [`Tokenizer::encode_chat`](crate::Tokenizer::encode_chat) with the file and row,
+    /// and CORRUPT for a line without "messages".
+    ///
+    /// # Errors
+    /// InvalidArgument, NotFound, Io.
+    #[inline]
+    pub fn chats(path: impl AsRef<Path>, suffix: Option<&str>, tokenizer: &Tokenizer, max_length: i64, skip_malformed: Malformed) -> Result<Dataset> {
+        let path = c_path(path.as_ref())?;
+        let suffix = suffix.map(c_string).transpose()?;
+        made(|out| unsafe {
+            sys::accel_dataset_chats(path.as_ptr(), suffix.as_ref().map_or(ptr::null(), |text| text.as_ptr()), tokenizer.as_raw(), max_length, skip_malformed.into(), out)
+        })
+    }
 }
 
 impl Tensor {

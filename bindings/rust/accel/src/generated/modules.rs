@@ -89,6 +89,22 @@ impl Model {
         made(|out| unsafe { sys::accel_module_from_config(config.as_ptr(), out) })
     }
 
+    /// The model of a folder of Hugging Face, as [`Model::from_config`](crate::Model::from_config) makes it of config.json, with the
+    /// folder's weights: on the CPU, in the dtype of the files, which are mapped. [`accel_module_to`](accel_sys::accel_module_to) moves it and
+    /// changes the dtype; a model that is trained with mixed precision should be in float32.
+    ///
+    /// * `folder`: A folder with config.json, and safetensors or files of torch, one or several with their index.
+    ///
+    /// Gives: The module, in training: [`Model::train`](crate::Model::train) changes it.
+    ///
+    /// # Errors
+    /// ShapeMismatch, NotFound, Io, Corrupt.
+    #[inline]
+    pub fn from_folder(folder: impl AsRef<Path>) -> Result<Model> {
+        let folder = c_path(folder.as_ref())?;
+        made(|out| unsafe { sys::accel_module_from_folder(folder.as_ptr(), out) })
+    }
+
     /// An encoder whose hidden states become one vector for each sequence. It takes the encoder's inputs and gives
     /// \[batch, hidden size\]; padding does not count.
     ///

@@ -139,7 +139,8 @@ impl ActivationCheckpointingOptions {
 
 crate::configuration::builder! {
     /// How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where
-    /// tokens are drawn, by temperature, top_k, top_p and min_p, in this order.
+    /// tokens are drawn, by temperature, top_k, top_p and min_p, in this order. `draft_model`:
+    /// `Model::generate_by_draft()`.
     #[derive(Clone)]
     GenerateOptions(accel_generate_options_t = ACCEL_GENERATE_OPTIONS_INIT), Kept,
     max_new_tokens: i64 = max_new_tokens,
@@ -155,7 +156,6 @@ crate::configuration::builder! {
     stop_sequences: Value = stop_sequences,
     speculated_tokens: i64 = speculated_tokens,
     lookup_tokens: i64 = lookup_tokens,
-    draft_model: crate::module::Model = draft_model,
     load_prompt_cache: String = load_prompt_cache,
     save_prompt_cache: String = save_prompt_cache,
     decoder_tokens: Value = decoder_tokens,
@@ -246,12 +246,6 @@ impl GenerateOptions {
     /// guesses. In \[0, 1024\]. Default 0.
     pub fn lookup_tokens(mut self, lookup_tokens: i64) -> Self {
         self.0.lookup_tokens = lookup_tokens;
-        self
-    }
-
-    /// A smaller decoder with the same vocabulary, which guesses. Default: none.
-    pub fn draft_model(mut self, draft_model: crate::module::Model) -> Self {
-        self.0.draft_model = self.1.keep(KeptModel(draft_model), |model| model.0.as_raw());
         self
     }
 

@@ -1,0 +1,58 @@
+#include "bigmodel/model_folder.hpp"
+
+#include <c10/core/Device.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <system_error>
+
+#include "base/error.hpp"
+#include "base/text_ends.hpp"
+#include "bigmodel/load_and_dispatch.hpp"
+#include "checkpoint/formats/model_files.hpp"
+#include "nn/architectures/architecture.hpp"
+#include "nn/creation_device.hpp"
+#include "os/list_folder.hpp"
+#include "track/run_folder.hpp"
+
+namespace accel::bigmodel {
+namespace {
+
+// The folders of templates, and of the pooling of sentence-transformers.
+constexpr std::array<const char*, 2> kCopiedFolders = {"additional_chat_templates", "1_Pooling"};
+
+bool is_model_file(const std::string& name) {
+  return (has_extension(name, ".json") && !has_extension(name, ".index.json")) || has_extension(name, ".jinja") ||
+         has_extension(name, ".txt") || has_extension(name, ".model");
+}
+
+}  // namespace
+
+nn::ModulePtr load_model_folder(const std::string& folder) {
+  nn::ModulePtr model;
+  {
+    const nn::CreationDevice meta(c10::Device(c10::kMeta), false);
+    model = nn::module_from_config(folder + "/config.json");
+  }
+  const nn::LoadReport report = load_checkpoint_in_model(*model, checkpoint::load_state_dict(folder), nullptr, {});
+  require(report.missing.empty(), Status::kNotFound, "'", folder, "' has no weights for ",
+          report.missing.empty() ? "" : report.missing.front(), " and ", report.missing.size() - 1,
+          " others; expected those of all parameters. accel_module_from_config() and accel_load_checkpoint_in_model() "
+          "leave new ones "
+          "as they are made");
+  return model;
+}
+
+void copy_model_files(const std::string& folder, const std::string& copy) {
+  std::error_code is_missing;
+  if (std::filesystem::equivalent(folder, copy, is_missing)) return;
+  for (const std::string& name : list_folder(folder)) {
+    const std::string path = folder + "/" + name;
+    const bool is_copied =
+        is_folder(path) ? std::count(kCopiedFolders.begin(), kCopiedFolders.end(), name) > 0 : is_model_file(name);
+    if (is_copied) track::copy_files(path, copy + "/" + name);
+  }
+}
+
+}  // namespace accel::bigmodel
