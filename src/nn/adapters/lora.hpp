@@ -46,7 +46,7 @@ class Lora final : public ProductUpdate {
 
   const std::string& name() const { return name_; }
   const LoraShape& shape() const { return shape_; }
-  // What the adapter was added with, in all layers.
+  // The adapter was added with this, in all layers.
   const std::shared_ptr<const LoraConfig>& config() const { return config_; }
   bool is_active() const { return is_active_; }
   void set_active(bool is_active);
@@ -61,7 +61,7 @@ class Lora final : public ProductUpdate {
       : name_(std::move(name)), shape_(shape), config_(std::move(config)) {}
 
   bool acts() const;  // in calls of this thread
-  // What is added to a weight [outputs, inputs], in float32.
+  // Returns the float32 numbers that are added to a weight [outputs, inputs].
   at::Tensor weight_change() const;
   // The magnitude of each output of the weight with its change, without a gradient.
   at::Tensor norms(const at::Tensor& weight, Product product) const;

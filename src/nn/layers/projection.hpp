@@ -26,7 +26,7 @@ class SplitProduct {
                               Product product) const = 0;
 };
 
-// What changes the product of a projection, such as an adapter.
+// Changes the product of a projection, as an adapter does.
 class ProductUpdate {
  public:
   virtual ~ProductUpdate() = default;
