@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/first_line.hpp"
 #include "json/json.hpp"
 #include "nn/architectures/bert.hpp"
 #include "nn/architectures/decoder_config.hpp"
@@ -64,7 +65,7 @@ ModulePtr module_from_config(const std::string& config) {
     if (model_type == architecture.model_type) return architecture.build(json);
     names += text(", ", architecture.model_type);
   }
-  fail(Status::kUnsupported, "model_type '", model_type, "' is not known; expected one of ", names);
+  fail(Status::kUnsupported, "model_type '", first_line(model_type), "' is not known; expected one of ", names);
 }
 
 }  // namespace accel::nn
