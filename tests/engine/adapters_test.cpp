@@ -16,7 +16,7 @@
 
 #include "architecture_fixture.hpp"
 #include "checkpoint/formats/adapter_folder.hpp"
-#include "config/generated/settings/activation_checkpointing.hpp"
+#include "config/generated/settings/module/activation_checkpointing.hpp"
 #include "expect_error.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/layers/sequential.hpp"
