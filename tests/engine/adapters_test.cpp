@@ -112,7 +112,7 @@ TEST(Adapters, MergeIntoTheWeightsAndLeaveThem) {
     merge_adapters(*model);
     merge_adapters(*model);  // once is enough
     tests::expect_close(model->call(tokens_in(recorded)), tests::tensor_of(*json_member(recorded, "merged")), 1e-5);
-    expect_error([&] { remove_adapter(*model, kName); }, Status::kInvalidState, "is merged into");
+    expect_error(Status::kInvalidState, "is merged into", [&] { remove_adapter(*model, kName); });
     unmerge_adapters(*model);
     tests::expect_close(model->call(tokens_in(recorded)), apart, 1e-5);
     if (!config_of(recorded).modules_to_save.empty()) return;
@@ -139,9 +139,8 @@ TEST(Adapters, BeginAsTheModelWasUnlessTheyAreRandom) {
 
 // The layers of a model without names of the hub, [outputs, inputs] each.
 std::shared_ptr<Sequential> two_layers() {
-  auto model = std::make_shared<Sequential>();
-  model->append(std::make_shared<Linear>(6, 5, true));
-  model->append(std::make_shared<Linear>(5, 3, true));
+  const std::vector<ModulePtr> layers = {std::make_shared<Linear>(6, 5, true), std::make_shared<Linear>(5, 3, true)};
+  auto model = std::make_shared<Sequential>(layers);
   model->train(false);
   return model;
 }
@@ -250,47 +249,46 @@ TEST(Adapters, AFolderOfAnotherModelLeavesNothing) {
   const auto model = two_layers();
   add_lora(*model, kName, random_lora({"0"}));
   checkpoint::save_adapter(*model, kName, folder.path());
-  auto other = std::make_shared<Sequential>();
-  other->append(std::make_shared<Linear>(7, 5, true));
-  expect_error([&] { checkpoint::load_adapter(*other, kName, folder.path()); }, Status::kShapeMismatch,
-               "the tensor '0.lora_A.weight' of the adapter 'mine' is [2, 6]; expected [2, 7]");
+  const auto other = std::make_shared<Sequential>(std::vector<ModulePtr>{std::make_shared<Linear>(7, 5, true)});
+  expect_error(Status::kShapeMismatch, "the tensor '0.lora_A.weight' of the adapter 'mine' is [2, 6]; expected [2, 7]",
+               [&] { checkpoint::load_adapter(*other, kName, folder.path()); });
   EXPECT_TRUE(adapter_names(*other).empty());
-  expect_error([&] { checkpoint::load_adapter(*other, kName, folder.path() + "/none"); }, Status::kNotFound, "none");
+  expect_error(Status::kNotFound, "none", [&] { checkpoint::load_adapter(*other, kName, folder.path() + "/none"); });
 }
 
 TEST(Adapters, ConfigurationsThatMeanMoreAreRefused) {
   const auto read = [](const char* text) { checkpoint::read_adapter_config(parse_json(text, "here"), "here"); };
   read(R"({"peft_type": "LORA", "target_modules": ["a"], "lora_bias": false, "eva_config": null, "new_field": []})");
-  expect_error([&] { read(R"({"peft_type": "IA3"})"); }, Status::kUnsupported, "peft_type is 'IA3'; expected LORA");
-  expect_error([&] { read(R"({"lora_bias": true})"); }, Status::kUnsupported, "lora_bias is true");
-  expect_error([&] { read(R"({"init_lora_weights": "pissa"})"); }, Status::kUnsupported, "\"pissa\"");
-  expect_error([&] { read(R"({"r": "four"})"); }, Status::kInvalidArgument, "r");
-  expect_error([&] { read(R"({"target_modules": [1]})"); }, Status::kInvalidArgument, "target_modules has 1");
-  expect_error([&] { read(R"({"rank_pattern": {"a": 0.5}})"); }, Status::kInvalidArgument, "rank_pattern has 0.5");
+  expect_error(Status::kUnsupported, "peft_type is 'IA3'; expected LORA", [&] { read(R"({"peft_type": "IA3"})"); });
+  expect_error(Status::kUnsupported, "lora_bias is true", [&] { read(R"({"lora_bias": true})"); });
+  expect_error(Status::kUnsupported, "\"pissa\"", [&] { read(R"({"init_lora_weights": "pissa"})"); });
+  expect_error(Status::kInvalidArgument, "r", [&] { read(R"({"r": "four"})"); });
+  expect_error(Status::kInvalidArgument, "target_modules has 1", [&] { read(R"({"target_modules": [1]})"); });
+  expect_error(Status::kInvalidArgument, "rank_pattern has 0.5", [&] { read(R"({"rank_pattern": {"a": 0.5}})"); });
 }
 
 TEST(Adapters, RefuseWhatTheyCannotDo) {
   const auto model = two_layers();
   const auto add = [&](const LoraConfig& config, const char* name = kName) { add_lora(*model, name, config); };
-  expect_error([&] { add(random_lora({"q_proj"})); }, Status::kNotFound,
-               "target_modules is 'q_proj' and fits no linear");
-  expect_error([&] { add(random_lora({})); }, Status::kInvalidArgument, "target_modules is empty");
-  expect_error([&] { add(random_lora({"0"}), "a.b"); }, Status::kInvalidArgument, "expected one without a dot");
+  expect_error(Status::kNotFound, "target_modules is 'q_proj' and fits no linear",
+               [&] { add(random_lora({"q_proj"})); });
+  expect_error(Status::kInvalidArgument, "target_modules is empty", [&] { add(random_lora({})); });
+  expect_error(Status::kInvalidArgument, "expected one without a dot", [&] { add(random_lora({"0"}), "a.b"); });
   LoraConfig wrong = random_lora({"0"});
   wrong.shape.rank = 0;
-  expect_error([&] { add(wrong); }, Status::kInvalidArgument, "the rank of '0' is 0; expected at least 1");
+  expect_error(Status::kInvalidArgument, "the rank of '0' is 0; expected at least 1", [&] { add(wrong); });
   wrong = random_lora({"0"});
   wrong.bias = "some";
-  expect_error([&] { add(wrong); }, Status::kInvalidArgument, "bias is 'some'");
+  expect_error(Status::kInvalidArgument, "bias is 'some'", [&] { add(wrong); });
   wrong = random_lora({});
   wrong.targets.expression = "(";
-  expect_error([&] { add(wrong); }, Status::kInvalidArgument, "target_modules is '('");
+  expect_error(Status::kInvalidArgument, "target_modules is '('", [&] { add(wrong); });
   EXPECT_TRUE(adapter_names(*model).empty());
   for (const auto& [name, tensor] : named_parameters(*model)) EXPECT_TRUE(tensor.requires_grad()) << name;
   add(random_lora({"0"}));
-  expect_error([&] { add(random_lora({"0"})); }, Status::kAlreadyExists, "the model has an adapter 'mine'");
-  expect_error([&] { set_active_adapters(*model, {"other"}); }, Status::kNotFound, "has no adapter 'other'");
-  expect_error([&] { remove_adapter(*model, "other"); }, Status::kNotFound, "has no adapter 'other'");
+  expect_error(Status::kAlreadyExists, "the model has an adapter 'mine'", [&] { add(random_lora({"0"})); });
+  expect_error(Status::kNotFound, "has no adapter 'other'", [&] { set_active_adapters(*model, {"other"}); });
+  expect_error(Status::kNotFound, "has no adapter 'other'", [&] { remove_adapter(*model, "other"); });
 }
 
 }  // namespace adapters_test
