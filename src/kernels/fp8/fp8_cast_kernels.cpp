@@ -140,8 +140,9 @@ typedef uint16_t CodePair __attribute__((aligned(1), may_alias));
 // Two bfloat16 numbers of a register's 32 bits at a time, which need not be widened. No number is NaN.
 template <typename Small>
 void cast_pairs(const uint16_t* from, int64_t count, float scale, uint8_t* to) {
-  const auto* const pairs = reinterpret_cast<const NumberPair*>(from);
-  auto* const codes = reinterpret_cast<CodePair*>(to);
+  // Not auto, whose deduction drops the attributes of a type.
+  const NumberPair* const pairs = reinterpret_cast<const NumberPair*>(from);
+  CodePair* const codes = reinterpret_cast<CodePair*>(to);
   int64_t done = 0;
 #ifdef ACCEL_HAS_CAST_LANES
   for (; done + kCastBytes <= count; done += kCastBytes) cast_pair_lanes<Small>(from + done, scale, to + done);

@@ -274,6 +274,7 @@ Generated generate(Module& module, const at::Tensor& tokens, const at::Tensor& m
                    const OnTokens& on_tokens, const PromptCaches& prompts) {
   const at::NoGradGuard no_grad;
   require_evaluation(module);
+  if (settings.speculation.draft != nullptr) require_evaluation(*settings.speculation.draft);
   check_generation(settings);
   const bool has_prompts = prompts.given != nullptr || prompts.made != nullptr;
   if (is_encoder_decoder(module)) {

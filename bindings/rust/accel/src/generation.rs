@@ -56,17 +56,3 @@ impl Model {
         })
     }
 }
-
-impl GenerationBatch {
-    /// As [`GenerationBatch::add`], while `draft` guesses the tokens of this sequence.
-    ///
-    /// # Errors
-    /// As [`GenerationBatch::add`].
-    pub fn add_by_draft(&self, draft: &Model, input_ids: &Tensor, options: GenerateOptions) -> Result<i64> {
-        let raw = raw_with(&options, draft)?;
-        let mut id = 0;
-        memory::reads(input_ids)?;
-        check(unsafe { sys::accel_generation_batch_add(self.as_raw(), input_ids.as_raw(), &raw, &mut id) })?;
-        Ok(id)
-    }
-}
