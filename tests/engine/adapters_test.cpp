@@ -262,7 +262,7 @@ TEST(Adapters, ConfigurationsThatMeanMoreAreRefused) {
   expect_error(Status::kUnsupported, "peft_type is 'IA3'; expected LORA", [&] { read(R"({"peft_type": "IA3"})"); });
   expect_error(Status::kUnsupported, "lora_bias is true", [&] { read(R"({"lora_bias": true})"); });
   expect_error(Status::kUnsupported, "\"pissa\"", [&] { read(R"({"init_lora_weights": "pissa"})"); });
-  expect_error(Status::kInvalidArgument, "r", [&] { read(R"({"r": "four"})"); });
+  expect_error(Status::kTypeMismatch, "r", [&] { read(R"({"r": "four"})"); });
   expect_error(Status::kInvalidArgument, "target_modules has 1", [&] { read(R"({"target_modules": [1]})"); });
   expect_error(Status::kInvalidArgument, "rank_pattern has 0.5", [&] { read(R"({"rank_pattern": {"a": 0.5}})"); });
 }

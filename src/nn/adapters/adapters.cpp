@@ -22,13 +22,15 @@ constexpr const char* kSavedMagnitudes = ".lora_magnitude_vector";
 // Calls visit(name, projection, lora) for each adapter of each layer.
 template <typename Visit>
 void for_each_lora(const Module& model, const Visit& visit) {
+  std::vector<std::pair<std::string, Projection*>> adapted;  // visit() may remove other modules
   for (const auto& [name, module] : named_modules(model)) {
     const auto* const found = dynamic_cast<const Projection*>(module);
-    if (found == nullptr || found->updates().empty()) continue;
-    auto& projection = const_cast<Projection&>(*found);
-    const std::vector<std::shared_ptr<ProductUpdate>> updates = projection.updates();  // visit() may remove one
+    if (found != nullptr && !found->updates().empty()) adapted.emplace_back(name, const_cast<Projection*>(found));
+  }
+  for (const auto& [name, projection] : adapted) {
+    const std::vector<std::shared_ptr<ProductUpdate>> updates = projection->updates();
     for (const auto& update : updates)
-      if (const auto lora = std::dynamic_pointer_cast<Lora>(update)) visit(name, projection, *lora);
+      if (const auto lora = std::dynamic_pointer_cast<Lora>(update)) visit(name, *projection, *lora);
   }
 }
 
@@ -60,6 +62,13 @@ bool is_trained_beside(const std::string& path, const LoraConfig& config, const 
     if (ends_with_any(owner, config.modules_to_save)) return true;
   if (path.substr(module.empty() ? 0 : module.size() + 1) != "bias" || config.bias == "none") return false;
   return config.bias == "all" || std::find(layers.begin(), layers.end(), module) != layers.end();
+}
+
+// PEFT puts the layers that have an adapter into others, as their base layers.
+std::string in_files(const std::string& path, const std::vector<std::string>& layers) {
+  const std::string module = module_of(path);
+  if (std::find(layers.begin(), layers.end(), module) == layers.end()) return path;
+  return module + ".base_layer" + path.substr(module.size());
 }
 
 void require_whole(const std::string& layer, const Projection& projection, const Lora& lora) {
@@ -154,7 +163,8 @@ NamedTensors adapter_tensors(const Module& model, const std::string& name) {
   NamedTensors tensors;
   for (const auto& [path, parameter] : named_parameters(model)) {
     if (!is_adapter_path(path)) {
-      if (is_trained_beside(path, *added.config, added.layers)) tensors.emplace_back(path, parameter);
+      if (is_trained_beside(path, *added.config, added.layers))
+        tensors.emplace_back(in_files(path, added.layers), parameter);
     } else if (ends_with(path, part)) {
       const std::string kept = path.substr(0, path.size() - part.size());
       tensors.emplace_back(ends_with(kept, kSavedMagnitudes) ? kept : kept + ".weight", parameter);
