@@ -130,7 +130,7 @@ class ShardedStep {
     groups_.push_back(std::move(group));
   }
 
-  // What ranks send of a parameter, of which they keep a copy unless it is the shard itself, and what it becomes.
+  // Adds what ranks send of a parameter, of which they keep a copy unless it is the shard itself, and what it becomes.
   void add_gathered(Group& group, const ShardedParameter& parameter, int ranks) {
     const ShardLayout& layout = parameter.layout();
     const int64_t elements = layout.elements_per_rank();
