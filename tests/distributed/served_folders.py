@@ -3,7 +3,8 @@
 import json
 import pathlib
 import random
-import struct
+
+from tiny_models import byte_vocabulary, special_token, write_tensors
 
 END = "<|end|>"
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\n' }}{% endfor %}" \
@@ -13,24 +14,6 @@ LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_si
          "rope_theta": 10000.0, "tie_word_embeddings": False}
 BERT = {"model_type": "bert", "architectures": ["BertModel"], "vocab_size": 40, "hidden_size": 16, "intermediate_size": 32,
         "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 24, "type_vocab_size": 2, "layer_norm_eps": 1e-12}
-
-
-def byte_letters():
-    """The letter of each byte in a byte-level vocabulary."""
-    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
-    others = (256 + i for i in range(256))
-    return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]
-
-
-def write_safetensors(path, tensors):
-    """tensors: {name: (shape, numbers)}"""
-    header, data = {}, b""
-    for name, (shape, numbers) in tensors.items():
-        begin = len(data)
-        data += struct.pack(f"<{len(numbers)}f", *numbers)
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, len(data)]}
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
 class Weights:
@@ -52,25 +35,21 @@ class Weights:
         self.add(name + ".bias", outputs)
 
 
-def added_token(number, content):
-    return {"id": number, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-
-
 def byte_tokenizer():
     """One token for each byte, and one that ends a text."""
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [added_token(256, END)], "normalizer": None,
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [special_token(256, END)], "normalizer": None,
             "pre_tokenizer": level, "post_processor": None, "decoder": level,
             "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
                       "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
-                      "vocab": {letter: byte for byte, letter in enumerate(byte_letters())}, "merges": []}}
+                      "vocab": byte_vocabulary(), "merges": []}}
 
 
 def word_tokenizer():
     """Letters as pieces of words."""
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
     vocabulary = names + [chr(ord("a") + i) for i in range(18)] + ["##" + chr(ord("a") + i) for i in range(18)]
-    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [added_token(i, name) for i, name in enumerate(names)],
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [special_token(i, name) for i, name in enumerate(names)],
             "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
             "pre_tokenizer": {"type": "BertPreTokenizer"},
             "post_processor": {"type": "TemplateProcessing",
@@ -88,7 +67,7 @@ def write_folder(folder, config, weights, tokenizer, tokenizer_config):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))
-    write_safetensors(folder / "model.safetensors", weights.tensors)
+    write_tensors(folder / "model.safetensors", weights.tensors)
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))
     return folder

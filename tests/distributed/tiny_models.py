@@ -1,16 +1,16 @@
 """Folders of tiny models, as the hub has them: weights are drawn, vocabularies written here."""
 
 import json
+import math
 import os
 import random
 import struct
 
 
-def write_safetensors(path, shapes):
-    """Draws the weights of names and shapes."""
-    drawn, header, weights = random.Random(7), {"__metadata__": {"format": "pt"}}, b""
-    for name, shape in shapes.items():
-        numbers = [drawn.gauss(0, 0.5) for _ in range(shape[0] * (shape[1] if len(shape) > 1 else 1))]
+def write_tensors(path, tensors):
+    """tensors: {name: (shape, numbers)}"""
+    header, weights = {"__metadata__": {"format": "pt"}}, b""
+    for name, (shape, numbers) in tensors.items():
         packed = struct.pack(f"<{len(numbers)}f", *numbers)
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(weights), len(weights) + len(packed)]}
         weights += packed
@@ -18,6 +18,12 @@ def write_safetensors(path, shapes):
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text + weights)
+
+
+def write_safetensors(path, shapes):
+    """Draws the weights of names and shapes."""
+    drawn = random.Random(7)
+    write_tensors(path, {name: (shape, [drawn.gauss(0, 0.5) for _ in range(math.prod(shape))]) for name, shape in shapes.items()})
 
 
 def write_json(folder, name, value):
@@ -40,16 +46,25 @@ def write_llama(folder, vocabulary=64):
     write_json(folder, "config.json", config)
 
 
+def special_token(number, content):
+    """A row of added_tokens."""
+    return {"id": number, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+
+
+def byte_vocabulary():
+    """GPT-2's letter of each byte, and its number."""
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = sorted(set(range(256)) - set(shown))
+    letters = {**{byte: chr(byte) for byte in shown}, **{byte: chr(256 + i) for i, byte in enumerate(others)}}
+    return {letters[byte]: byte for byte in range(256)}
+
+
 def write_chat_model(folder):
     """A Llama with a vocabulary of single bytes, an end and a template of chats."""
-    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]  # GPT-2's letters for bytes; the others are from 256 on
-    letters = {**{byte: chr(byte) for byte in shown}, **{byte: chr(256 + i) for i, byte in enumerate(sorted(set(range(256)) - set(shown)))}}
-    vocabulary = {letters[byte]: byte for byte in range(256)}
-    special = [{"id": 256 + i, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-               for i, content in enumerate(("<|end|>", "<|user|>", "<|assistant|>"))]
+    special = [special_token(256 + i, content) for i, content in enumerate(("<|end|>", "<|user|>", "<|assistant|>"))]
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     write_json(folder, "tokenizer.json", {"version": "1.0", "added_tokens": special, "normalizer": None, "pre_tokenizer": level, "post_processor": None,
-                                          "decoder": level, "model": {"type": "BPE", "vocab": vocabulary, "merges": []}})
+                                          "decoder": level, "model": {"type": "BPE", "vocab": byte_vocabulary(), "merges": []}})
     write_json(folder, "tokenizer_config.json", {
         "tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|end|>",
         "chat_template": "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}<|end|>{% endfor %}"})
@@ -60,8 +75,7 @@ def write_encoder(folder):
     """A BERT with a vocabulary of letters, as MiniLM is one."""
     width, inner, layers, positions = 16, 24, 2, 64
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz.,", *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")]
-    special = [{"id": i, "content": words[i], "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-               for i in range(5)]
+    special = [special_token(i, words[i]) for i in range(5)]
     ends = {word: {"id": word, "ids": [words.index(word)], "tokens": [word]} for word in ("[CLS]", "[SEP]")}
     single = [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "[SEP]", "type_id": 0}}]
     write_json(folder, "tokenizer.json", {
