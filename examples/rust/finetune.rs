@@ -9,7 +9,8 @@ use accel::*;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Arc;
 
-const USAGE: &str = "usage: finetune FOLDER TEXT|CHATS.jsonl OUTPUT [--steps 100] [--batch 4] [--length 256] [--lr 1e-5] \
+const USAGE: &str =
+    "usage: finetune FOLDER TEXT|CHATS.jsonl OUTPUT [--steps 100] [--batch 4] [--length 256] [--lr 1e-5] \
     [--save-every 50] [--seed 0]";
 const NO_LABEL: f64 = -100.0; // fills short rows; the loss leaves it out
 

@@ -463,9 +463,9 @@ class Usage(LaunchTest):
     def test_wrong_arguments(self):
         for arguments, message in (
             ([], "no command is given; expected launch, config, env, test, checkpoint, "
-             "merge-weights, estimate-memory, compile, profile, report, to-fsdp2, tpu-config, completions, --version or --help"),
+             "merge-weights, estimate-memory, run, embed, serve, compile, profile, report, to-fsdp2, tpu-config, completions, --version or --help"),
             (["start"], "'start' is not a command; expected launch, config, env, test, checkpoint, "
-             "merge-weights, estimate-memory, compile, profile, report, to-fsdp2, tpu-config, completions, --version or --help"),
+             "merge-weights, estimate-memory, run, embed, serve, compile, profile, report, to-fsdp2, tpu-config, completions, --version or --help"),
             (["--versoin"], "'--versoin' is not an option; the nearest is --version; see accel --help"),
             (["env", "launch"], "'launch' is given to accel env; expected no arguments"),
             (["env", "--all"], "'--all' is not an option; see accel env --help"),
