@@ -156,5 +156,5 @@ def test_stages_are_refused(ranks):
 
 
 @simulated_torch.needs_device
-def test_a_model_on_an_accelerator():
+def test_a_device_generates():
     assert simulated_torch.run("device_generation_batches.py") == "equal\n"
