@@ -45,7 +45,7 @@ def licenses_text(crates, vendored, toolchain):
 
 
 def add_licenses(prefix, crates, vendored, toolchain):
-    """To the licences of an installation with the plugin."""
+    """Writes them beside the other licences of an installation, which has the plugin."""
     if not (prefix / "lib/accel" / PLUGIN).is_file():
         raise PackageError(f"{PLUGIN} was not built; expected Rust 1.85 or later, and the crates that tools/setup.sh fetches")
     (prefix / "share/accel/licenses/crates.txt").write_text(licenses_text(crates, vendored, toolchain), encoding="utf-8")
