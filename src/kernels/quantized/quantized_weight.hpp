@@ -10,15 +10,6 @@
 
 namespace accel::kernels {
 
-// A matrix [rows, columns] of values scale * code (+ offset). The pointers are the caller's.
-struct QuantizedWeight {
-  WeightFormat format;
-  int64_t rows = 0, columns = 0;
-  const uint8_t* codes = nullptr;  // code_bytes()
-  const float* scales = nullptr;   // [rows, groups_of_row()]
-  const float* offsets = nullptr;  // likewise, or null without offsets
-};
-
 // Quantizes a row-major matrix. The scale of a group is its largest magnitude divided by the largest code: 127, 448,
 // 57344, or 1 of nf4 and fp4. Int4 maps the number of the largest magnitude to code 0, which stands for -8, so that all
 // 16 codes are used (the scale may be negative). With offsets the codes are spread from the smallest to the largest
@@ -38,8 +29,9 @@ void dequantize_weight(const QuantizedWeight& weight, int64_t first_row, int64_t
 void multiply_quantized(const QuantizedWeight& weight, const void* inputs, int64_t count, const void* bias,
                         void* outputs, Format format);
 
-// The same product with the inputs rounded to 8 bits: each group of columns of a row of inputs (the weight's groups) is
-// the nearest multiple of its largest magnitude / 127. With int8 weights the sums of a group are exact integers.
+// multiply_quantized() of inputs that are rounded to 8 bits: each group of columns of a row of inputs (the weight's
+// groups) is the nearest multiple of its largest magnitude / 127. With int8 weights the sums of a group are exact
+// integers.
 void multiply_quantized_dynamic(const QuantizedWeight& weight, const void* inputs, int64_t count, const void* bias,
                                 void* outputs, Format format);
 

@@ -3,7 +3,8 @@
 
 #include <optional>
 
-#include "kernels/quantized/quantized_weight.hpp"
+#include "kernels/quantized/weight_format.hpp"
+#include "kernels/update/element_span.hpp"
 
 namespace accel::kernels::reference {
 

@@ -21,6 +21,15 @@ struct WeightFormat {
   bool has_offsets = false;  // value = scale * code + offset, one offset a group; of kInt8 and kInt4
 };
 
+// A matrix [rows, columns] of values scale * code (+ offset). The pointers are the caller's.
+struct QuantizedWeight {
+  WeightFormat format;
+  int64_t rows = 0, columns = 0;
+  const uint8_t* codes = nullptr;  // code_bytes()
+  const float* scales = nullptr;   // [rows, groups_of_row()]
+  const float* offsets = nullptr;  // likewise, or null without offsets
+};
+
 // 4 or 8. Two codes of 4 bits are in a byte, the earlier one in its high half; a row begins a byte.
 int64_t code_bits(WeightCode code);
 
