@@ -10,7 +10,6 @@
 
 #include "base/error.hpp"
 #include "nn/deferred_products.hpp"
-#include "nn/layers/encoded_weight.hpp"
 #include "nn/low_precision/fp8_layers.hpp"
 
 namespace accel::nn {

@@ -139,7 +139,8 @@ void check_codes(const QuantizedTensors& found, const std::string& name, const s
                  at::ScalarType dtype) {
   require(found.codes.sizes() == sizes && found.codes.scalar_type() == dtype, Status::kShapeMismatch, "'", name,
           "' is ", tensor::dtype_name(found.codes.scalar_type()), " ", found.codes.sizes(), " and was quantized from ",
-          found.state.sizes, " to ", found.state.kind.name, "; expected ", tensor::dtype_name(dtype), " ", sizes);
+          at::IntArrayRef(found.state.sizes), " to ", found.state.kind.name, "; expected ", tensor::dtype_name(dtype),
+          " ", at::IntArrayRef(sizes));
 }
 
 void check_buffer(const at::Tensor& buffer, const std::string& name, int64_t count, at::ScalarType dtype) {
