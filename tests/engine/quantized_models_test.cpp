@@ -31,6 +31,7 @@
 #include "nn/layers/conv1d.hpp"
 #include "nn/layers/embedding.hpp"
 #include "nn/layers/linear.hpp"
+#include "nn/quantized/coded_product.hpp"
 #include "nn/quantized/quantization_config.hpp"
 #include "nn/quantized/quantized_layers.hpp"
 #include "nn/quantized/quantized_matrix.hpp"
@@ -276,6 +277,23 @@ TEST(QuantizedModels, EachKindIsNearTheNumbersAndSmall) {
         bytes += static_cast<double>(tensor.nbytes());
     EXPECT_LT(bytes * 8 / static_cast<double>(weight.numel()), each.bits);
   }
+}
+
+TEST(QuantizedModels, AreDecodedWithoutKernelsAlike) {
+  for (const KindCase& each : kKinds)
+    for (const int64_t columns : {128, 50, 33}) {
+      SCOPED_TRACE(text(each.kind, ", ", columns, " columns"));
+      const QuantizedTensors made =
+          quantize_matrix(at::randn({6, columns}), make_quantized_kind(options_of(each)), "weight");
+      const CodedMatrix matrix = decode_state(made.state, made.codes, made.buffers);
+      const at::Tensor values = matrix.values(at::kFloat);
+      EXPECT_TRUE(at::allclose(matrix.values_by_operators(), values, 1e-6, 1e-7));
+      const at::Tensor indices = at::tensor({5, 0, 5}, at::kLong);
+      EXPECT_TRUE(at::equal(matrix.rows(indices, at::kFloat), values.index_select(0, indices)));
+      const at::Tensor input = at::randn({3, columns});
+      const at::Tensor output = coded_product(matrix, made.state.kind, input, at::Tensor());
+      EXPECT_LT(relative_error(output, input.mm(values.t())), 0.03);
+    }
 }
 
 TEST(QuantizedModels, KeepTheirScalesWhenTheModelIsConverted) {
