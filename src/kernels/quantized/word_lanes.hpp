@@ -113,14 +113,12 @@ struct TableSource {
 };
 #endif
 
-// Words that one of the others has read before.
+// Words that another source has read before.
 template <typename Read>
 struct WordSource {
-  static constexpr int64_t kParts = Read::kParts, kStepBytes = kParts * kWordBytes, kStepColumns = Read::kStepColumns;
-  static constexpr int64_t kMostSteps = Read::kMostSteps;
-  void read(const uint8_t* words, Words (&parts)[kParts]) const {
-    for (int64_t part = 0; part < kParts; part++) load_lanes_of(words + part * kWordBytes, parts[part]);
-  }
+  static constexpr int64_t kParts = 1, kStepBytes = kWordBytes, kStepColumns = Read::kStepColumns / Read::kParts;
+  static constexpr int64_t kMostSteps = Read::kMostSteps * Read::kParts;
+  void read(const uint8_t* words, Words (&parts)[kParts]) const { load_lanes_of(words, parts[0]); }
 };
 
 }  // namespace

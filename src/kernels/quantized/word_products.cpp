@@ -8,6 +8,7 @@ namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 namespace {
 
 constexpr int64_t kMostBlockColumns = 256;
+constexpr int64_t kRowPadding = 32;  // words
 constexpr float kSmallestRounded = 0x1p-100f;  // blocks of smaller magnitudes count as zeros
 
 inline int64_t up(int64_t count, int64_t size) { return (count + size - 1) / size; }
@@ -100,27 +101,32 @@ inline void with_source(WeightCode code, const Work& work) {
   }
 }
 
-// A vector with each of `groups` scales in its part of the lanes.
-inline void spread_scales(const float* scales, int64_t groups, FloatSums& spread) {
-  typedef int32_t Places __attribute__((vector_size(kWordBytes)));
-  if (groups == 1) {
+// A vector with each of kGroups scales in its part of the lanes.
+template <int64_t kGroups>
+inline void spread_scales(const float* scales, FloatSums& spread) {
+  if (kGroups == 1) {
     spread = FloatSums{} + *scales;
     return;
   }
-  FloatSums few{};
-  Places places{};
-  if (groups == 2) {
-    __builtin_memcpy(&few, scales, 2 * sizeof(float));
-    for (int64_t i = 0; i < kSums; i++) places[i] = static_cast<int32_t>(i / (kSums / 2));
-  } else {
-    __builtin_memcpy(&few, scales, 4 * sizeof(float));
-    for (int64_t i = 0; i < kSums; i++) places[i] = static_cast<int32_t>(i / (kSums / 4));
-  }
+  if (kGroups == 2) {
+    // A pair is broadcast as a number of 8 bytes: memory that is written in parts is read back slowly.
+    typedef double Pairs __attribute__((vector_size(kWordBytes)));
+    typedef int32_t Places __attribute__((vector_size(kWordBytes)));
+    double pair;
+    __builtin_memcpy(&pair, scales, sizeof pair);
+    const Pairs pairs = Pairs{} + pair;
+    FloatSums numbers;
+    __builtin_memcpy(&numbers, &pairs, sizeof numbers);
+    Places places{};
+    for (int64_t i = 0; i < kSums; i++) places[i] = static_cast<int32_t>(i / 4 * 4 + i / (kSums / 2));
 #ifdef __clang__
-  for (int64_t i = 0; i < kSums; i++) spread[i] = few[places[i]];
+    for (int64_t i = 0; i < kSums; i++) spread[i] = numbers[places[i]];
 #else
-  spread = __builtin_shuffle(few, places);
+    spread = __builtin_shuffle(numbers, places);
 #endif
+    return;
+  }
+  for (int64_t i = 0; i < kSums; i++) spread[i] = scales[i / (kSums / kGroups)];
 }
 
 inline float total(const FloatSums& sums) {
@@ -145,61 +151,71 @@ template <typename Source>
 class WordColumns {
  public:
   WordColumns(const WordProduct& product, const Source& source, const BlockPlan& plan)
-      : product_(product), inputs_(product.inputs), plan_(plan), source_(source) {}
+      : product_(product),
+        inputs_(product.inputs),
+        plan_(plan),
+        steps_(plan.columns / Source::kStepColumns),
+        row_bytes_(up(product.weight.columns * Source::kStepBytes, Source::kStepColumns)),
+        source_(source) {}
 
   // Inputs [first, first + kRows) times kColumns rows of codes from `row`.
   template <int64_t kRows, int64_t kColumns>
   void tile(const CodeRows<Source, kColumns>& rows, int64_t first, int64_t row) const {
+    if (plan_.groups == 1) return tile_of<kRows, kColumns, 1>(rows, first, row);
+    if (plan_.groups == 2) return tile_of<kRows, kColumns, 2>(rows, first, row);
+    if (kSums > 8) tile_of<kRows, kColumns, 4>(rows, first, row);
+  }
+
+ private:
+  template <int64_t kRows, int64_t kColumns, int64_t kGroups>
+  void tile_of(const CodeRows<Source, kColumns>& rows, int64_t first, int64_t row) const {
     FloatSums sums[kRows][kColumns] = {};
-    const int16_t* const words = inputs_.words + first * inputs_.layout.words;
-    const float* const scales = inputs_.scales + first * inputs_.layout.scales;
-    const int64_t block_words = plan_.columns, block_bytes = plan_.steps * Source::kStepBytes;
-    int64_t group = 0, left = plan_.blocks_of_group;
-    for (int64_t block = 0; block < plan_.all; block++) {
-      const bool is_tail = block == plan_.full;
-      const uint8_t* codes[kColumns];
-      FloatSums of_codes[kColumns];
-      for (int64_t j = 0; j < kColumns; j++) {
-        codes[j] = is_tail ? rows.tail_codes[j] : rows.codes[j] + block * block_bytes;
-        const float* const of_block = is_tail ? rows.tail_scales[j] : rows.scales[j] + group;
-        spread_scales(of_block, plan_.groups, of_codes[j]);
+    const int16_t* words = inputs_.words + first * inputs_.layout.words;
+    const float* scales = inputs_.scales + first * inputs_.layout.scales;
+    const uint8_t* codes[kColumns];
+    const float* of_rows[kColumns];
+    for (int64_t j = 0; j < kColumns; j++) {
+      codes[j] = rows.codes[j];
+      of_rows[j] = rows.scales[j];
+    }
+    int64_t group = 0, left = plan_.blocks_of_group, end = plan_.full;
+    for (int64_t block = 0;;) {
+      for (; block < end; block++) {
+        FloatSums of_codes[kColumns];
+#pragma GCC unroll 4
+        for (int64_t j = 0; j < kColumns; j++) spread_scales<kGroups>(of_rows[j] + group, of_codes[j]);
+        add_block<kRows, kColumns>(codes, of_codes, words, scales, sums);
+#pragma GCC unroll 4
+        for (int64_t j = 0; j < kColumns; j++) codes[j] += steps_ * Source::kStepBytes;
+        words += plan_.columns;
+        scales += kSums;
+        if (kGroups > 1 || --left == 0) {
+          left = plan_.blocks_of_group;
+          group += kGroups;
+        }
       }
-      add_block<kRows, kColumns>(codes, of_codes, words + block * block_words, scales + block * kSums, sums);
-      if (--left == 0) {
-        left = plan_.blocks_of_group;
-        group += plan_.groups;
+      if (end == plan_.all) break;
+      end = plan_.all;
+      group = 0;
+      for (int64_t j = 0; j < kColumns; j++) {
+        codes[j] = rows.tail_codes[j];
+        of_rows[j] = rows.tail_scales[j];
       }
     }
     for (int64_t i = 0; i < kRows; i++)
       for (int64_t j = 0; j < kColumns; j++) store(total(sums[i][j]), first + i, row + j);
   }
 
- private:
-  static constexpr int64_t kAhead =
-      8192;  // bytes; rows of 4 KiB are pages, where the processor's own reading ahead ends
-
   template <int64_t kRows, int64_t kColumns>
   void add_block(const uint8_t* const (&codes)[kColumns], const FloatSums (&of_codes)[kColumns], const int16_t* words,
                  const float* scales, FloatSums (&sums)[kRows][kColumns]) const {
     WordSums of_block[kRows][kColumns] = {};
-    const int64_t steps = plan_.steps;
-    for (int64_t step = 0; step < steps; step++) {
+    for (int64_t step = 0; step < steps_; step++) {
       const int16_t* const of_step = words + step * Source::kParts * kWords;
-#pragma GCC unroll 4
-      for (int64_t j = 0; j < kColumns; j++) {
-        const uint8_t* const from = codes[j] + step * Source::kStepBytes;
-        if (Source::kStepBytes == kWordBytes) __builtin_prefetch(from + kAhead);
-        Words parts[Source::kParts];
-        source_.read(from, parts);
-#pragma GCC unroll 4
-        for (int64_t part = 0; part < Source::kParts; part++)
-#pragma GCC unroll 4
-          for (int64_t i = 0; i < kRows; i++) {
-            Words input;
-            load_lanes_of(of_step + i * inputs_.layout.words + part * kWords, input);
-            add_pairs(parts[part], input, of_block[i][j]);
-          }
-      }
+      if constexpr (Source::kParts == 1)
+        add_words<kRows, kColumns>(codes, step * Source::kStepBytes, of_step, of_block);
+      else
+        add_codes<kRows, kColumns>(codes, step * Source::kStepBytes, of_step, of_block);
     }
 #pragma GCC unroll 4
     for (int64_t i = 0; i < kRows; i++) {
@@ -208,6 +224,44 @@ class WordColumns {
 #pragma GCC unroll 4
       for (int64_t j = 0; j < kColumns; j++)
         sums[i][j] += __builtin_convertvector(of_block[i][j], FloatSums) * (of_input * of_codes[j]);
+    }
+  }
+
+  // A step of codes: the words of one row at a time are in registers.
+  template <int64_t kRows, int64_t kColumns>
+  void add_codes(const uint8_t* const (&codes)[kColumns], int64_t byte, const int16_t* words,
+                 WordSums (&sums)[kRows][kColumns]) const {
+    // Rows of 4 KiB are pages, where the processor's own reading ahead ends: the next rows are read by then.
+    const int64_t ahead = kColumns * row_bytes_;
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kColumns; j++) {
+      __builtin_prefetch(codes[j] + byte + ahead);
+      Words parts[Source::kParts];
+      source_.read(codes[j] + byte, parts);
+#pragma GCC unroll 4
+      for (int64_t part = 0; part < Source::kParts; part++)
+#pragma GCC unroll 4
+        for (int64_t i = 0; i < kRows; i++) {
+          Words input;
+          load_lanes_of(words + i * inputs_.layout.words + part * kWords, input);
+          add_pairs(parts[part], input, sums[i][j]);
+        }
+    }
+  }
+
+  // A vector of words of each row.
+  template <int64_t kRows, int64_t kColumns>
+  void add_words(const uint8_t* const (&codes)[kColumns], int64_t byte, const int16_t* words,
+                 WordSums (&sums)[kRows][kColumns]) const {
+    Words parts[kColumns][1];
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < kColumns; j++) source_.read(codes[j] + byte, parts[j]);
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < kRows; i++) {
+      Words input;
+      load_lanes_of(words + i * inputs_.layout.words, input);
+#pragma GCC unroll 4
+      for (int64_t j = 0; j < kColumns; j++) add_pairs(parts[j][0], input, sums[i][j]);
     }
   }
 
@@ -236,6 +290,8 @@ class WordColumns {
   const WordProduct& product_;
   const WordRows& inputs_;
   const BlockPlan plan_;
+  const int64_t steps_;  // of a block, as the source has them
+  const int64_t row_bytes_;
   const Source source_;
 };
 
@@ -249,8 +305,7 @@ class WordMatrix {
         plan_(plan),
         source_(source),
         groups_(product.inputs.layout.sums),
-        bytes_(weight_.columns / (Source::kStepColumns / kWordBytes) +
-               (weight_.columns % (Source::kStepColumns / kWordBytes) != 0 ? 1 : 0)) {}
+        bytes_(up(weight_.columns * Source::kStepBytes, Source::kStepColumns)) {}
 
   void multiply_codes(int64_t first, int64_t last, int64_t begin, int64_t end) const {
     switch (last - first) {
@@ -365,7 +420,8 @@ WordLayout layout(const WeightFormat& format, int64_t columns) {
   with_source(format.code, [&](auto source, float) {
     BlockPlan plan;
     find_plan<decltype(source)>(format, columns, plan);
-    numbers.words = plan.all * plan.columns;
+    // Rows whose distance is a multiple of 4 KiB share few lines of the L1 cache.
+    numbers.words = plan.all * plan.columns + kRowPadding;
     numbers.scales = plan.all * kSums;
     numbers.sums = format.group == 0 ? 1 : up(columns, format.group);
   });
