@@ -111,6 +111,69 @@ struct TableSource {
 
   TableBytes low, high;
 };
+// Fractions of 15 bits: first * second / 2^15, rounded.
+inline void multiply_fractions(const Words& first, const Words& second, Words& product) {
+#if defined(__AVX512BW__) && defined(__clang__)
+  product = (Words)__builtin_ia32_pmulhrsw512(first, second);
+#elif defined(__AVX512BW__)
+  product = (Words)__builtin_ia32_pmulhrsw512_mask(first, second, Words{}, ~uint32_t{0});
+#else
+  product = (Words)__builtin_ia32_pmulhrsw256(first, second);
+#endif
+}
+
+// 8-bit floats without infinities and NaN, as fractions of the largest number, which is word 1792: a mantissa with its
+// leading bit times a power of two that a table has for the 16 highest exponents. Smaller numbers are below half a word.
+template <typename Small>
+struct FloatSource {
+  static constexpr int64_t kParts = 2, kStepBytes = kWordBytes, kStepColumns = kWordBytes;
+  static constexpr int64_t kMostSteps = 4;
+  static constexpr int kMantissa = Small::kMantissa;
+  static int64_t column(int64_t part, int64_t word) { return word / 8 * 16 + word % 8 + part * 8; }
+
+  FloatSource() {
+    for (int i = 0; i < kTableBytes; i++) {
+      const int power = i % 16 < 4 ? 0 : 1 << (i % 16 - 4);
+      low[i] = static_cast<uint8_t>(power);
+      high[i] = static_cast<uint8_t>(power >> 8);
+    }
+  }
+
+  void read(const uint8_t* codes, Words (&parts)[kParts]) const {
+    constexpr uint8_t kLeading = 1 << kMantissa, kUsedExponents = kMantissa == 2 ? 15 : 0;
+    TableBytes bytes, low_powers, high_powers;
+    load_lanes_of(codes, bytes);
+    const TableBytes magnitudes = bytes & uint8_t{0x7f};
+    TableBytes exponents = (TableBytes)((TableWords)magnitudes >> kMantissa) & uint8_t{0x7f >> kMantissa};
+    if (kUsedExponents > 0) {
+      const TableBytes least = TableBytes{} + kUsedExponents;
+      exponents = (exponents > least ? exponents : least) - kUsedExponents;
+    }
+    look_up(low, exponents, low_powers);
+    look_up(high, exponents, high_powers);
+    // The leading bit is the second highest of a byte.
+    const TableBytes mantissas = (magnitudes & static_cast<uint8_t>(kLeading - 1)) | kLeading;
+    const TableBytes shifted = (TableBytes)((TableWords)mantissas << (6 - kMantissa));
+    read_half<false>(bytes, shifted, low_powers, high_powers, parts[0]);
+    read_half<true>(bytes, shifted, low_powers, high_powers, parts[1]);
+  }
+
+ private:
+  template <bool kHigh>
+  void read_half(const TableBytes& codes, const TableBytes& mantissas, const TableBytes& low_powers,
+                 const TableBytes& high_powers, Words& words) const {
+    TableWords signs, fractions, powers;
+    interleave<kHigh>(TableBytes{}, codes, signs);
+    interleave<kHigh>(TableBytes{}, mantissas, fractions);
+    interleave<kHigh>(low_powers, high_powers, powers);
+    Words product;
+    multiply_fractions((Words)fractions, (Words)powers, product);
+    const Words negative = (Words)signs >> 15;
+    words = (product ^ negative) - negative;
+  }
+
+  TableBytes low, high;
+};
 #endif
 
 // Words that another source has read before.

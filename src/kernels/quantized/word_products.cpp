@@ -95,6 +95,10 @@ inline void with_source(WeightCode code, const Work& work) {
     case WeightCode::kNf4:
     case WeightCode::kFp4:
       return work(TableSource(table_of(code).words), table_of(code).unit);
+    case WeightCode::kFloat8E4M3:
+      return work(FloatSource<Float8E4M3>(), 448.0f / 1792);
+    case WeightCode::kFloat8E5M2:
+      return work(FloatSource<Float8E5M2>(), 57344.0f / 1792);
 #endif
     default:
       return;
@@ -167,9 +171,13 @@ class WordColumns {
   }
 
  private:
+  // A function of its own: its registers are for this loop alone.
   template <int64_t kRows, int64_t kColumns, int64_t kGroups>
-  void tile_of(const CodeRows<Source, kColumns>& rows, int64_t first, int64_t row) const {
-    FloatSums sums[kRows][kColumns] = {};
+  __attribute__((noinline)) void tile_of(const CodeRows<Source, kColumns>& rows, int64_t first, int64_t row) const {
+    FloatSums sums_of_tile[kRows][kColumns] = {};
+    FloatSums(*sums)[kColumns] = sums_of_tile;
+    // The registers are for the sums of integers; where they are many, those of floats stay in memory.
+    if (kRows * kColumns > 4) __asm__ volatile("" : "+r"(sums) : : "memory");
     const int16_t* words = inputs_.words + first * inputs_.layout.words;
     const float* scales = inputs_.scales + first * inputs_.layout.scales;
     const uint8_t* codes[kColumns];
@@ -208,7 +216,7 @@ class WordColumns {
 
   template <int64_t kRows, int64_t kColumns>
   void add_block(const uint8_t* const (&codes)[kColumns], const FloatSums (&of_codes)[kColumns], const int16_t* words,
-                 const float* scales, FloatSums (&sums)[kRows][kColumns]) const {
+                 const float* scales, FloatSums (*sums)[kColumns]) const {
     WordSums of_block[kRows][kColumns] = {};
     for (int64_t step = 0; step < steps_; step++) {
       const int16_t* const of_step = words + step * Source::kParts * kWords;
@@ -314,9 +322,9 @@ class WordMatrix {
       case 2:
         return by_codes<2, 2>(first, begin, end);
       case 3:
-        return by_codes<3, 2>(first, begin, end);
+        return by_codes<3, kColumnsOfMany>(first, begin, end);
       default:
-        return by_codes<4, 2>(first, begin, end);
+        return by_codes<4, kColumnsOfMany>(first, begin, end);
     }
   }
 
@@ -329,8 +337,11 @@ class WordMatrix {
   static constexpr int64_t kMostByCodes = 4;
 
  private:
-  static constexpr int64_t kTileRows = 4, kTileColumns = 3;
+  // All sums of a tile are in registers, beside the words that are multiplied and a product.
+  static constexpr int64_t kTileRows = 4, kTileColumns = kWordBytes == 64 ? 4 : 2;
   static_assert(kTileColumns <= kWordScratchRows, "rows of a tile are in the scratch memory");
+
+  static constexpr int64_t kColumnsOfMany = Source::kParts > 2 && kWordBytes < 64 ? 1 : 2;
 
   // The codes and scales of a last block, padded.
   struct Tail {
