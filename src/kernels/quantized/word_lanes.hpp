@@ -43,10 +43,12 @@ inline void add_pairs(const Words& first, const Words& second, WordSums& sums) {
 }
 
 // Sources of words: a step reads kStepBytes of codes and gives kParts vectors. column() is the column, of those of a
-// step, whose code is in a place of a vector. Columns of 16 bytes stay in the same 16 bytes of the vectors.
+// step, whose code is in a place of a vector. Cheap sources are read again for a few inputs at a time. Columns of 16
+// bytes stay in the same 16 bytes of the vectors.
 
 // Codes of 8 bits with a sign.
 struct ByteSource {
+  static constexpr bool kIsCheap = true;
   static constexpr int64_t kParts = 2, kStepBytes = kWordBytes, kStepColumns = kWordBytes;
   static constexpr int64_t kMostSteps = 8;
   static int64_t column(int64_t part, int64_t word) { return 2 * word + part; }
@@ -60,6 +62,7 @@ struct ByteSource {
 
 // Codes 0..15.
 struct NibbleSource {
+  static constexpr bool kIsCheap = false;
   static constexpr int64_t kParts = 4, kStepBytes = kWordBytes, kStepColumns = 2 * kWordBytes;
   static constexpr int64_t kMostSteps = 4;
   static int64_t column(int64_t part, int64_t word) { return 4 * word + (part ^ 1); }
@@ -76,6 +79,7 @@ struct NibbleSource {
 #ifdef ACCEL_TABLE_BYTES
 // Codes that are places of a table of 16 words, of at most 12 bits.
 struct TableSource {
+  static constexpr bool kIsCheap = false;
   static constexpr int64_t kParts = 4, kStepBytes = kWordBytes, kStepColumns = 2 * kWordBytes;
   static constexpr int64_t kMostSteps = 2;
   static int64_t column(int64_t part, int64_t word) {
@@ -123,9 +127,11 @@ inline void multiply_fractions(const Words& first, const Words& second, Words& p
 }
 
 // 8-bit floats without infinities and NaN, as fractions of the largest number, which is word 1792: a mantissa with its
-// leading bit times a power of two that a table has for the 16 highest exponents. Smaller numbers are below half a word.
+// leading bit times a power of two that a table has for the 16 highest exponents. Smaller numbers are below half a
+// word.
 template <typename Small>
 struct FloatSource {
+  static constexpr bool kIsCheap = false;
   static constexpr int64_t kParts = 2, kStepBytes = kWordBytes, kStepColumns = kWordBytes;
   static constexpr int64_t kMostSteps = 4;
   static constexpr int kMantissa = Small::kMantissa;

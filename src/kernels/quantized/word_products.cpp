@@ -8,7 +8,7 @@ namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 namespace {
 
 constexpr int64_t kMostBlockColumns = 256;
-constexpr int64_t kRowPadding = 32;  // words
+constexpr int64_t kRowPadding = 32;            // words
 constexpr float kSmallestRounded = 0x1p-100f;  // blocks of smaller magnitudes count as zeros
 
 inline int64_t up(int64_t count, int64_t size) { return (count + size - 1) / size; }
@@ -316,16 +316,8 @@ class WordMatrix {
         bytes_(up(weight_.columns * Source::kStepBytes, Source::kStepColumns)) {}
 
   void multiply_codes(int64_t first, int64_t last, int64_t begin, int64_t end) const {
-    switch (last - first) {
-      case 1:
-        return by_codes<1, 4>(first, begin, end);
-      case 2:
-        return by_codes<2, 2>(first, begin, end);
-      case 3:
-        return by_codes<3, kColumnsOfMany>(first, begin, end);
-      default:
-        return by_codes<4, kColumnsOfMany>(first, begin, end);
-    }
+    if (last - first == 1) return by_codes<4>(first, last, begin, end);
+    by_codes<2>(first, last, begin, end);
   }
 
   void multiply_words(int64_t first, int64_t last, int64_t begin, int64_t end, int16_t* scratch) const {
@@ -334,14 +326,13 @@ class WordMatrix {
     for (; row < end; row++) by_words<1>(first, last, row, scratch);
   }
 
-  static constexpr int64_t kMostByCodes = 4;
+  // Reading signed bytes takes few operations: they are read again for every 4 inputs.
+  static constexpr int64_t kMostByCodes = Source::kIsCheap ? INT64_MAX : 4;
 
  private:
   // All sums of a tile are in registers, beside the words that are multiplied and a product.
   static constexpr int64_t kTileRows = 4, kTileColumns = kWordBytes == 64 ? 4 : 2;
   static_assert(kTileColumns <= kWordScratchRows, "rows of a tile are in the scratch memory");
-
-  static constexpr int64_t kColumnsOfMany = Source::kParts > 2 && kWordBytes < 64 ? 1 : 2;
 
   // The codes and scales of a last block, padded.
   struct Tail {
@@ -358,15 +349,15 @@ class WordMatrix {
       tail.scales[i] = i < plan_.groups && group + i < groups_ ? weight_.scales[row * groups_ + group + i] : 0;
   }
 
-  template <int64_t kRows, int64_t kColumns>
-  void by_codes(int64_t first, int64_t begin, int64_t end) const {
+  template <int64_t kColumns>
+  void by_codes(int64_t first, int64_t last, int64_t begin, int64_t end) const {
     int64_t row = begin;
-    for (; row + kColumns <= end; row += kColumns) codes_tile<kRows, kColumns>(first, row);
-    for (; row < end; row++) codes_tile<kRows, 1>(first, row);
+    for (; row + kColumns <= end; row += kColumns) codes_tile<kColumns>(first, last, row);
+    for (; row < end; row++) codes_tile<1>(first, last, row);
   }
 
-  template <int64_t kRows, int64_t kColumns>
-  void codes_tile(int64_t first, int64_t row) const {
+  template <int64_t kColumns>
+  void codes_tile(int64_t first, int64_t last, int64_t row) const {
     CodeRows<Source, kColumns> rows;
     Tail tails[kColumns];
     for (int64_t j = 0; j < kColumns; j++) {
@@ -376,7 +367,21 @@ class WordMatrix {
       rows.tail_scales[j] = tails[j].scales;
       if (plan_.full != plan_.all) copy_tail(row + j, tails[j]);
     }
-    WordColumns<Source>(product_, source_, plan_).template tile<kRows, kColumns>(rows, first, row);
+    all_inputs(WordColumns<Source>(product_, source_, plan_), rows, first, last, row);
+  }
+
+  template <typename Columns, typename Read, int64_t kColumns>
+  void all_inputs(const Columns& columns, const CodeRows<Read, kColumns>& rows, int64_t first, int64_t last,
+                  int64_t row) const {
+    int64_t input = first;
+    // Four rows of codes are for single inputs, unless there are registers for more.
+    if constexpr (kColumns < 4 || kTileColumns == 4) {
+      for (; input + kTileRows <= last; input += kTileRows)
+        columns.template tile<kTileRows, kColumns>(rows, input, row);
+      if (input + 3 == last) return columns.template tile<3, kColumns>(rows, input, row);
+      if (input + 2 == last) return columns.template tile<2, kColumns>(rows, input, row);
+    }
+    for (; input < last; input++) columns.template tile<1, kColumns>(rows, input, row);
   }
 
   template <int64_t kColumns>
@@ -403,11 +408,7 @@ class WordMatrix {
       rows.tail_codes[j] = reinterpret_cast<const uint8_t*>(to + plan_.full * plan_.columns);
       rows.tail_scales[j] = tails[j].scales;
     }
-    const WordColumns<Read> columns(product_, Read(), plan_);
-    int64_t input = first;
-    for (; input + kTileRows <= last; input += kTileRows) columns.template tile<kTileRows, kColumns>(rows, input, row);
-    for (; input + 2 <= last; input += 2) columns.template tile<2, kColumns>(rows, input, row);
-    for (; input < last; input++) columns.template tile<1, kColumns>(rows, input, row);
+    all_inputs(WordColumns<Read>(product_, Read(), plan_), rows, first, last, row);
   }
 
   const WordProduct& product_;
