@@ -141,6 +141,21 @@ inline float total(const FloatSums& sums) {
   return lanes[0];
 }
 
+// The sum of products of two rows.
+inline float dot(const float* first, const float* second, int64_t count) {
+  FloatSums sums{};
+  int64_t i = 0;
+  for (; i + kSums <= count; i += kSums) {
+    FloatSums a, b;
+    load_lanes_of(first + i, a);
+    load_lanes_of(second + i, b);
+    sums += a * b;
+  }
+  float sum = total(sums);
+  for (; i < count; i++) sum += first[i] * second[i];
+  return sum;
+}
+
 // Rows of codes that are multiplied together; a short last block is copied and padded with zeros, whose inputs are
 // zero.
 template <typename Source, int64_t kColumns>
@@ -165,14 +180,16 @@ class WordColumns {
   // Inputs [first, first + kRows) times kColumns rows of codes from `row`.
   template <int64_t kRows, int64_t kColumns>
   void tile(const CodeRows<Source, kColumns>& rows, int64_t first, int64_t row) const {
-    if (plan_.groups == 1) return tile_of<kRows, kColumns, 1>(rows, first, row);
-    if (plan_.groups == 2) return tile_of<kRows, kColumns, 2>(rows, first, row);
-    if (kSums > 8) tile_of<kRows, kColumns, 4>(rows, first, row);
+    constexpr int64_t kMostGroups = kWordBytes == 64 ? 4 : 2;
+    if (plan_.groups == 2) return tile_of<kRows, kColumns, 2, kRows == 1>(rows, first, row);
+    if (plan_.groups == kMostGroups) return tile_of<kRows, kColumns, kMostGroups, kRows == 1>(rows, first, row);
+    if (kRows == 1 && steps_ == 1) return tile_of<kRows, kColumns, 1, kRows == 1>(rows, first, row);
+    tile_of<kRows, kColumns, 1, false>(rows, first, row);
   }
 
  private:
   // A function of its own: its registers are for this loop alone.
-  template <int64_t kRows, int64_t kColumns, int64_t kGroups>
+  template <int64_t kRows, int64_t kColumns, int64_t kGroups, bool kIsOneStep>
   __attribute__((noinline)) void tile_of(const CodeRows<Source, kColumns>& rows, int64_t first, int64_t row) const {
     FloatSums sums_of_tile[kRows][kColumns] = {};
     FloatSums(*sums)[kColumns] = sums_of_tile;
@@ -192,7 +209,7 @@ class WordColumns {
         FloatSums of_codes[kColumns];
 #pragma GCC unroll 4
         for (int64_t j = 0; j < kColumns; j++) spread_scales<kGroups>(of_rows[j] + group, of_codes[j]);
-        add_block<kRows, kColumns>(codes, of_codes, words, scales, sums);
+        add_block<kRows, kColumns>(codes, of_codes, words, scales, kIsOneStep && Source::kParts > 1 ? 1 : steps_, sums);
 #pragma GCC unroll 4
         for (int64_t j = 0; j < kColumns; j++) codes[j] += steps_ * Source::kStepBytes;
         words += plan_.columns;
@@ -216,9 +233,9 @@ class WordColumns {
 
   template <int64_t kRows, int64_t kColumns>
   void add_block(const uint8_t* const (&codes)[kColumns], const FloatSums (&of_codes)[kColumns], const int16_t* words,
-                 const float* scales, FloatSums (*sums)[kColumns]) const {
+                 const float* scales, int64_t steps, FloatSums (*sums)[kColumns]) const {
     WordSums of_block[kRows][kColumns] = {};
-    for (int64_t step = 0; step < steps_; step++) {
+    for (int64_t step = 0; step < steps; step++) {
       const int16_t* const of_step = words + step * Source::kParts * kWords;
       if constexpr (Source::kParts == 1)
         add_words<kRows, kColumns>(codes, step * Source::kStepBytes, of_step, of_block);
@@ -277,15 +294,10 @@ class WordColumns {
     const WeightFormat& format = product_.weight.format;
     const int64_t groups = inputs_.layout.sums;
     const float* const of_input = inputs_.sums + input * groups;
-    if (format.has_offsets) {
-      const float* const offsets = product_.weight.offsets + row * groups;
-      for (int64_t group = 0; group < groups; group++) sum += offsets[group] * of_input[group];
-    } else if (format.code == WeightCode::kInt4) {
-      const float* const scales = product_.weight.scales + row * groups;
-      float zeros = 0;
-      for (int64_t group = 0; group < groups; group++) zeros += scales[group] * of_input[group];
-      sum -= kInt4Zero * zeros;
-    }
+    if (format.has_offsets)
+      sum += dot(product_.weight.offsets + row * groups, of_input, groups);
+    else if (format.code == WeightCode::kInt4)
+      sum -= kInt4Zero * dot(product_.weight.scales + row * groups, of_input, groups);
     const int64_t place = input * product_.weight.rows + row;
     with_number(product_.format, [&](auto number) {
       using Number = decltype(number);
