@@ -14,7 +14,8 @@ namespace accel::kernels {
 // 57344, or 1 of nf4 and fp4. Int4 maps the number of the largest magnitude to code 0, which stands for -8, so that all
 // 16 codes are used (the scale may be negative). With offsets the codes are spread from the smallest to the largest
 // number. Numbers become the nearest code. A group of zeros has scale 0. Returns the first group, row * groups_of_row()
-// + group, that has a NaN or an infinity; its codes and scales, and those after it, are then undefined.
+// + group, that has a NaN or an infinity, or a range with offsets beyond float32; its codes and scales, and those after
+// it, are then undefined.
 std::optional<int64_t> quantize_weight(const void* values, Format values_format, int64_t rows, int64_t columns,
                                        const WeightFormat& format, uint8_t* codes, float* scales, float* offsets);
 
@@ -24,8 +25,8 @@ void dequantize_weight(const QuantizedWeight& weight, int64_t first_row, int64_t
 
 // outputs [count, rows] = inputs [count, columns] * weight^T, plus `bias` [rows] in each row unless that is null. All
 // matrices are row-major and of one format; sums are of float32. Kernels of integers round the inputs to 16 bits in
-// groups of at most 256 columns, and nf4 to 12 bits: the error is below 0.1 % of the exact product's norm. A row of
-// inputs with a NaN or an infinity gives NaN.
+// blocks of at most 256 columns, and the values of nf4 to 12 bits: the error is below 0.1 % of the exact product's
+// norm. A row of inputs with a NaN or an infinity gives NaN there.
 void multiply_quantized(const QuantizedWeight& weight, const void* inputs, int64_t count, const void* bias,
                         void* outputs, Format format);
 

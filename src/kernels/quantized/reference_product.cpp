@@ -153,6 +153,7 @@ std::optional<int64_t> quantize(const void* values, Format values_format, int64_
         if (!std::isfinite(numbers[static_cast<size_t>(i)])) return row * groups + group;
       }
       const GroupScale of_group = scale_of_group(format, numbers);
+      if (!std::isfinite(of_group.scale)) return row * groups + group;
       scales[row * groups + group] = of_group.scale;
       if (format.has_offsets) offsets[row * groups + group] = of_group.offset;
       for (int64_t i = 0; i < count; i++) {
