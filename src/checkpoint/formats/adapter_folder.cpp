@@ -217,8 +217,14 @@ Json adapter_config(const nn::Module& model, const std::string& name) {
 }
 
 void save_adapter(const nn::Module& model, const std::string& name, const std::string& folder) {
+  save_adapter(model, name, folder, nn::named_parameters(model));
+}
+
+void save_adapter(const nn::Module& model, const std::string& name, const std::string& folder,
+                  const nn::NamedTensors& state) {
   NamedTensors tensors;
-  for (const auto& [path, tensor] : nn::adapter_tensors(model, name)) tensors.emplace_back(kPrefix + path, tensor);
+  for (const auto& [path, tensor] : nn::adapter_tensors(model, name, state))
+    tensors.emplace_back(kPrefix + path, tensor);
   const std::string config = print_json(adapter_config(model, name)) + "\n";
   make_folders(folder);
   save_safetensors(folder + "/" + kTensorFile, tensors, {{"format", "pt"}});

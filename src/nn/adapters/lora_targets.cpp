@@ -120,6 +120,8 @@ std::vector<LoraTarget> lora_targets(Module& model, const LoraConfig& config) {
     }
     require(!projection->is_split(), Status::kUnsupported, "'", name,
             "' is split over ranks; expected that adapters are added to a whole model");
+    require(projection->placement(Projection::kWeight) == nullptr, Status::kInvalidState, "the weight of '", name,
+            "' is sharded; expected that adapters are added before the model is prepared");
     targets.push_back({name, projection, shape_for(name, config)});
   }
   require(other.empty(), Status::kUnsupported, "target_modules has ", other,
