@@ -531,12 +531,14 @@ impl Model {
     /// InvalidState.
     #[inline]
     pub fn merge_adapters(&self) -> Result<()> {
+        memory::writes(self)?;
         check(unsafe { sys::accel_module_merge_adapters(self.as_raw()) }).map(drop)
     }
 
     /// Takes merged adapters away from the weights again, up to rounding.
     #[inline]
     pub fn unmerge_adapters(&self) -> Result<()> {
+        memory::writes(self)?;
         check(unsafe { sys::accel_module_unmerge_adapters(self.as_raw()) }).map(drop)
     }
 
