@@ -8,6 +8,11 @@ fn logits(model: &Model) -> Result<Vec<f32>> {
     no_grad()?.run(|| model.forward(&Tensor::from_vec(vec![1i64, 5, 2], &[1, 3])?)?.to_vec())
 }
 
+/// Up to the rounding of kernels for other memory.
+fn is_close(found: &[f32], expected: &[f32]) -> bool {
+    found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6)
+}
+
 fn new_model() -> Result<Model> {
     let model = Model::from_config(MODEL)?;
     model.train(false)?;
@@ -27,16 +32,16 @@ fn adapters_are_chosen_for_the_model_and_for_calls() -> Result<()> {
     let one = logits(&model)?;
     model.add_adapter("two", random(&["up_proj"])?.use_dora(true))?;
     let two = logits(&model)?;
-    assert!(plain != one && one != two && two != plain);
+    assert!(!is_close(&plain, &one) && !is_close(&one, &two) && !is_close(&two, &plain));
     model.activate_adapters(&["one"])?;
-    assert_eq!(logits(&model)?, one);
+    assert!(is_close(&logits(&model)?, &one));
     {
         let _region = use_adapters(&["two"])?;
-        assert_eq!(logits(&model)?, two);
+        assert!(is_close(&logits(&model)?, &two));
     }
-    assert_eq!(use_adapters(&[])?.run(|| logits(&model))?, plain);
+    assert!(is_close(&use_adapters(&[])?.run(|| logits(&model))?, &plain));
     model.activate_adapters(&[])?;
-    assert_eq!(logits(&model)?, plain);
+    assert!(is_close(&logits(&model)?, &plain));
     Ok(())
 }
 
@@ -62,7 +67,7 @@ fn folders_come_back() -> Result<()> {
     let path = folder.to_str().expect("a path of text");
     state.save_adapter(&model, "one", path)?;
     other.load_adapter("again", path)?;
-    assert_eq!(logits(&other)?, logits(&model)?);
+    assert!(is_close(&logits(&other)?, &logits(&model)?));
     std::fs::remove_dir_all(&folder).expect("the folder of the adapter");
     Ok(())
 }
