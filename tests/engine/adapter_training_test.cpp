@@ -170,8 +170,7 @@ TEST(AdapterTraining, StandsBesideOffloadedWeights) {
       set_known_factors(*model);
       const std::map<std::string, at::Tensor> found = gradients_of(*model);
       expect_close(found, expected, 1e-9);
-      if (on_disk)
-        expect_error(Status::kInvalidState, "is offloaded or a shard", [&] { merge_adapters(*model); });
+      if (on_disk) expect_error(Status::kInvalidState, "is offloaded or a shard", [&] { merge_adapters(*model); });
       checkpoint::save_adapter(*model, kName, folder.path() + "/adapter");
       const ModulePtr other = llama();
       checkpoint::load_adapter(*other, "again", folder.path() + "/adapter");

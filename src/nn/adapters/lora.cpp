@@ -92,8 +92,7 @@ std::shared_ptr<Lora> Lora::attach(Projection& projection, const std::string& na
   if (shape.is_dora) {
     lora->magnitude_ = std::make_shared<AdapterPart>("Magnitude");
     const at::Tensor weight = stored_values(projection.weight_store(), projection.parameter(Projection::kWeight));
-    lora->magnitude_->add_parameter("weight",
-                                    lora->norms(weight.to(options.device()), {projection.output_dim() == 1}));
+    lora->magnitude_->add_parameter("weight", lora->norms(weight.to(options.device()), {projection.output_dim() == 1}));
   }
   part_of(projection, kDropouts)->add_child(name, lora->dropout_);
   part_of(projection, kFirsts)->add_child(name, lora->first_);
