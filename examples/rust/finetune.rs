@@ -34,7 +34,8 @@ impl Request {
         let mut arguments = std::env::args().skip(1);
         let mut path = || arguments.next().ok_or(USAGE);
         let paths = [path()?, path()?, path()?];
-        let mut request = Request { paths, steps: 100, batch: 4, length: 256, save_every: 50, seed: 0, lora: 0, lr: 1e-5 };
+        let mut request =
+            Request { paths, steps: 100, batch: 4, length: 256, save_every: 50, seed: 0, lora: 0, lr: 1e-5 };
         while let Some(name) = arguments.next() {
             let value = arguments.next().ok_or(USAGE)?;
             match name.as_str() {
