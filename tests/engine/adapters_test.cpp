@@ -182,6 +182,18 @@ TEST(Adapters, AreChosenForTheModelAndForACall) {
   EXPECT_TRUE(at::allclose(model->call(input), plain, 1e-5, 1e-6));
 }
 
+// Regression: a second adapter was added to the factors of the first one, too, and removing that crashed.
+TEST(Adapters, AreNotAddedToEachOther) {
+  const auto model = std::make_shared<Sequential>(std::vector<ModulePtr>{two_layers()});
+  for (const char* const name : {"one", "two"})
+    EXPECT_EQ(add_lora(*model, name, random_lora({"all-linear"})), std::vector<std::string>({"0.0", "0.1"}));
+  remove_adapter(*model, "one");
+  EXPECT_EQ(adapter_names(*model), AdapterNames({"two"}));
+  LoraConfig all = random_lora({});
+  all.targets.expression = R"(0\.[01](\..*)?)";  // the factors, too
+  EXPECT_EQ(add_lora(*model, "three", all), std::vector<std::string>({"0.0", "0.1"}));
+}
+
 TEST(Adapters, DropoutActsOnTheirInputsInTraining) {
   const auto model = two_layers();
   LoraConfig config = random_lora({"0"});

@@ -48,8 +48,6 @@ void require_adapter(const Module& model, const std::string& name) {
           name, "'; expected ", names.empty() ? "one that was added, and it has none" : "one of " + list_names(names));
 }
 
-bool is_adapter_path(const std::string& path) { return path.find(".lora_") != std::string::npos; }
-
 // The end of the paths of an adapter's parameters.
 std::string kept_end(const std::string& name) { return "." + name + ".weight"; }
 
@@ -96,7 +94,7 @@ std::vector<std::string> add_lora(Module& model, const std::string& name, const 
   std::vector<std::string> layers;
   for (const LoraTarget& target : targets) layers.push_back(target.name);
   for (const auto& [path, parameter] : named_parameters(model))
-    if (!is_adapter_path(path)) parameter.set_requires_grad(is_trained_beside(path, config, layers));
+    if (!is_of_adapter(path)) parameter.set_requires_grad(is_trained_beside(path, config, layers));
   const auto kept = std::make_shared<const LoraConfig>(config);
   for (const LoraTarget& target : targets) Lora::attach(*target.projection, name, target.shape, kept);
   set_active_adapters(model, {name});
@@ -142,7 +140,7 @@ NamedTensors without_merged_adapters(const Module& model, const NamedTensors& st
   const AdapterNames merged = names_where(model, [](const Lora& lora) { return lora.is_merged(); });
   NamedTensors kept;
   for (const auto& [path, tensor] : state) {
-    const bool is_merged = is_adapter_path(path) && std::any_of(merged.begin(), merged.end(), [&](const auto& name) {
+    const bool is_merged = is_of_adapter(path) && std::any_of(merged.begin(), merged.end(), [&](const auto& name) {
                              return ends_with(path, kept_end(name));
                            });
     if (!is_merged) kept.emplace_back(path, tensor);
@@ -175,7 +173,7 @@ AddedAdapter find_adapter(const Module& model, const std::string& name) {
 }
 
 bool is_saved_with_adapter(const AddedAdapter& added, const std::string& name, const std::string& path) {
-  if (is_adapter_path(path)) return ends_with(path, kept_end(name));
+  if (is_of_adapter(path)) return ends_with(path, kept_end(name));
   return is_trained_beside(path, *added.config, added.layers);
 }
 
@@ -184,7 +182,7 @@ NamedTensors adapter_tensors(const Module& model, const std::string& name, const
   NamedTensors tensors;
   for (const auto& [path, tensor] : state) {
     if (!is_saved_with_adapter(added, name, path)) continue;
-    if (!is_adapter_path(path)) {
+    if (!is_of_adapter(path)) {
       tensors.emplace_back(in_files(path, added.layers), tensor);
       continue;
     }
