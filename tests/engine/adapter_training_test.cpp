@@ -14,6 +14,7 @@
 #include "accelerator/prepared_model.hpp"
 #include "bigmodel/load_and_dispatch.hpp"
 #include "checkpoint/formats/adapter_folder.hpp"
+#include "config/generated/choices/precision.hpp"
 #include "config/generated/settings/big_model/dispatch.hpp"
 #include "expect_error.hpp"
 #include "nn/adapters/adapters.hpp"
@@ -25,6 +26,7 @@ namespace adapter_training_test {
 
 using namespace parallel::split_model_tests;
 using tests::expect_error;
+using tests::RankSettings;
 using tests::TemporaryFolder;
 
 constexpr const char* kName = "mine";
@@ -142,6 +144,35 @@ TEST(AdapterTraining, ShardsAreNeitherMergedNorGivenAdapters) {
                  [&] { add_lora(*training.inner(), "more", config_of(false)); });
     EXPECT_EQ(adapter_names(*training.inner()), AdapterNames({kName}));
   });
+}
+
+TEST(AdapterTraining, LayersThatAreSplitAreRefused) {
+  on_mesh({1, 1, 2}, [](const AcceleratorPtr& accelerator) {
+    expect_error(Status::kUnsupported,
+                 "q_proj' has adapters, and the rule 'layers.*.self_attn.q_proj colwise' splits it over ranks",
+                 [&] { Training(accelerator, adapted(false)); });
+  });
+}
+
+// The casts of weights that autocast keeps follow a merge.
+TEST(AdapterTraining, MergesUnderMixedPrecision) {
+  const RankSettings in_half = [](StateSettings& settings, int) { settings.mixed_precision = Precision::kBf16; };
+  on_mesh(
+      {1, 1, 1},
+      [](const AcceleratorPtr& accelerator) {
+        const ModulePtr inner = adapted_llama(false);
+        inner->to(at::kFloat, std::nullopt);
+        const ModulePtr model = accelerator->preparation().prepare_model(inner, {});
+        const at::NoGradGuard no_grad;
+        const at::Tensor apart = model->call(some_tokens());
+        const AdapterScope none(std::make_shared<const AdapterNames>());
+        const at::Tensor without = model->call(some_tokens());
+        merge_adapters(*inner);
+        const at::Tensor merged = model->call(some_tokens());
+        const double change = (without - apart).abs().max().item<double>();
+        EXPECT_LT((merged - apart).abs().max().item<double>(), 0.2 * change);
+      },
+      in_half);
 }
 
 // Gradients of the factors, by their names, and the logits.

@@ -32,10 +32,9 @@ at::Tensor Product::operator()(const at::Tensor& input, const at::Tensor& weight
 }
 
 void Projection::set_split(std::shared_ptr<const SplitProduct> split) {
-  require(
-      updates_.empty(), Status::kUnsupported, "a ", kind(),
-      " with adapters is not split over ranks; expected accel_adapter_merge(), or an adapter that is added to another "
-      "layer");
+  require(updates_.empty(), Status::kUnsupported, "a ", kind(),
+          " with adapters is not split over ranks; expected a model whose merged weights accel_save_model_folder() "
+          "saved, or an adapter that is added to another layer");
   split_ = std::move(split);
 }
 
