@@ -129,6 +129,14 @@ static void test_defaults_take_all_linear_layers(void **state) {
   assert_ok(accel_module_add_adapter(model, "one", NULL));
   assert_true(gives(model, &plain));
   assert_int_equal(count_trainable(model), 2 * 7 * 2);
+  accel_optimizer_t *optimizer = NULL;
+  accel_value_t saved = ACCEL_VALUE_INIT;
+  assert_ok(accel_optimizer_adamw(model, NULL, &optimizer));
+  assert_ok(accel_optimizer_state_dict(optimizer, &saved));
+  const accel_value_t *const group = accel_value_at(accel_value_get(&saved, "param_groups"), 0);
+  assert_int_equal(accel_value_count(accel_value_get(group, "params")), 2 * 7 * 2);
+  accel_value_dispose(&saved);
+  accel_optimizer_release(optimizer);
   accel_value_dispose(&plain);
   accel_module_release(model);
 }
