@@ -19,7 +19,7 @@
 namespace accel::checkpoint {
 namespace {
 
-constexpr const char* kPrefix = "base_model.model.";
+constexpr const char* kTensorPrefix = "base_model.model.";
 constexpr const char* kConfigFile = "adapter_config.json";
 constexpr const char* kTensorFile = "adapter_model.safetensors";
 
@@ -162,7 +162,7 @@ Json json_start(nn::LoraStart start) {
 // Files have the names of the hub, also those of modules that have other names here.
 std::string name_in_files(const nn::HubNames& names, const std::string& path, const at::Tensor& tensor) {
   const std::vector<nn::HubPart> parts = names.parts_of(path, tensor.sizes());
-  return kPrefix + (parts.size() == 1 && parts.front().expert < 0 ? parts.front().name : path);
+  return kTensorPrefix + (parts.size() == 1 && parts.front().expert < 0 ? parts.front().name : path);
 }
 
 NamedTensors with_own_names(const nn::Module& model, const std::string& adapter, const NamedTensors& tensors) {
@@ -173,7 +173,8 @@ NamedTensors with_own_names(const nn::Module& model, const std::string& adapter,
   NamedTensors renamed;
   for (const auto& [name, tensor] : tensors) {
     const auto found = own.find(name);
-    renamed.emplace_back(found == own.end() ? name.substr(std::string_view(kPrefix).size()) : found->second, tensor);
+    renamed.emplace_back(found == own.end() ? name.substr(std::string_view(kTensorPrefix).size()) : found->second,
+                         tensor);
   }
   return renamed;
 }
@@ -258,8 +259,8 @@ std::vector<std::string> load_adapter(nn::Module& model, const std::string& name
   const nn::LoraConfig config = read_adapter_config(parse_json(RegularFile(path).read(), path), path);
   const NamedTensors tensors = load_safetensors(folder + "/" + kTensorFile).tensors;
   for (const auto& [tensor_name, tensor] : tensors)
-    require(starts_with(tensor_name, kPrefix), Status::kCorrupt, folder, "/", kTensorFile, ": a tensor is '",
-            tensor_name, "'; expected names that begin with ", kPrefix);
+    require(starts_with(tensor_name, kTensorPrefix), Status::kCorrupt, folder, "/", kTensorFile, ": a tensor is '",
+            tensor_name, "'; expected names that begin with ", kTensorPrefix);
   const nn::AdapterNames former = nn::active_adapters(model);
   std::vector<std::string> layers = nn::add_lora(model, name, config);
   try {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <unordered_map>
 #include <utility>
@@ -138,13 +139,14 @@ void unmerge_adapters(Module& model) {
 
 NamedTensors without_merged_adapters(const Module& model, const NamedTensors& state) {
   const AdapterNames merged = names_where(model, [](const Lora& lora) { return lora.is_merged(); });
+  const auto is_merged = [&merged](const std::string& path) {
+    return is_of_adapter(path) && std::any_of(merged.begin(), merged.end(), [&path](const std::string& name) {
+             return ends_with(path, kept_end(name));
+           });
+  };
   NamedTensors kept;
-  for (const auto& [path, tensor] : state) {
-    const bool is_merged = is_of_adapter(path) && std::any_of(merged.begin(), merged.end(), [&](const auto& name) {
-                             return ends_with(path, kept_end(name));
-                           });
-    if (!is_merged) kept.emplace_back(path, tensor);
-  }
+  std::copy_if(state.begin(), state.end(), std::back_inserter(kept),
+               [&is_merged](const auto& entry) { return !is_merged(entry.first); });
   return kept;
 }
 
@@ -206,9 +208,9 @@ void load_adapter_tensors(Module& model, const std::string& name, const NamedTen
     require(found->second.sizes() == parameter.sizes(), Status::kShapeMismatch, "the tensor '", path,
             "' of the adapter '", name, "' is ", found->second.sizes(), "; expected ", parameter.sizes());
   }
-  for (const auto& [path, tensor] : tensors)
-    require(std::any_of(places.begin(), places.end(), [&](const auto& place) { return place.first == path; }),
-            Status::kNotFound, "the adapter '", name, "' has a tensor '", path,
+  for (const auto& one : tensors)
+    require(std::any_of(places.begin(), places.end(), [&](const auto& place) { return place.first == one.first; }),
+            Status::kNotFound, "the adapter '", name, "' has a tensor '", one.first,
             "', for which the model has no place; expected an adapter that was made for this model");
   const at::NoGradGuard no_grad;
   for (const auto& [path, parameter] : places) at::Tensor(parameter).copy_(given.at(path));
