@@ -26,25 +26,25 @@ constexpr int64_t kMostSkinny = 64;          // inputs; more are multiplied by L
 constexpr int64_t kLargePanelElements = 1 << 21;
 constexpr int64_t kLargestWord = 32767, kLargestByte = 127;
 
-int64_t divided_up(int64_t count, int64_t size) { return (count + size - 1) / size; }
+int64_t parts_rounded_up(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
-int64_t bytes_of(Format format) { return format == Format::kFloat ? 4 : 2; }
+int64_t number_bytes(Format format) { return format == Format::kFloat ? 4 : 2; }
 
-struct Inputs {
+struct ProductInputs {
   const void* data;
   int64_t count;
   Format format;
   int64_t largest;  // magnitude of the integers that they are rounded to
 };
 
-struct Outputs {
+struct ProductOutputs {
   const void* bias;
   void* data;
   Format format;
 };
 
-void multiply_in_words(const WordKernels& kernels, const QuantizedWeight& weight, const Inputs& inputs,
-                       const Outputs& outputs) {
+void multiply_in_words(const WordKernels& kernels, const QuantizedWeight& weight, const ProductInputs& inputs,
+                       const ProductOutputs& outputs) {
   const WordLayout layout = kernels.layout(weight.format, weight.columns);
   const at::Tensor words = at::empty({inputs.count, layout.words}, at::kShort),
                    scales = at::empty({inputs.count, layout.scales + layout.sums}, at::kFloat);
@@ -55,16 +55,17 @@ void multiply_in_words(const WordKernels& kernels, const QuantizedWeight& weight
     const at::Tensor exact = at::empty({layout.words}, at::kFloat);
     for (int64_t row = begin; row < end; row++)
       kernels.round_row(weight.format, weight.columns,
-                        static_cast<const char*>(inputs.data) + row * weight.columns * bytes_of(inputs.format),
+                        static_cast<const char*>(inputs.data) + row * weight.columns * number_bytes(inputs.format),
                         inputs.format, inputs.largest, exact.mutable_data_ptr<float>(), to + row * layout.words,
                         to_scales + row * layout.scales, to_sums + row * layout.sums);
   });
   const WordProduct product{
       weight, {inputs.count, layout, to, to_scales, to_sums}, outputs.format, outputs.bias, outputs.data};
   const int64_t together =
-      divided_up(std::max<int64_t>(1, kElementsOfTask / weight.columns), kRowsTogether) * kRowsTogether;
-  const int64_t tasks = divided_up(weight.rows, together);
-  const int64_t parts = divided_up(inputs.count, kInputsTogether), of_part = divided_up(inputs.count, parts);
+      parts_rounded_up(std::max<int64_t>(1, kElementsOfTask / weight.columns), kRowsTogether) * kRowsTogether;
+  const int64_t tasks = parts_rounded_up(weight.rows, together);
+  const int64_t parts = parts_rounded_up(inputs.count, kInputsTogether),
+                of_part = parts_rounded_up(inputs.count, parts);
   parallel_for_each(static_cast<size_t>(tasks * parts), [&](size_t task) {
     const int64_t begin = static_cast<int64_t>(task) % tasks * together;
     const int64_t first = static_cast<int64_t>(task) / tasks * of_part;
@@ -77,7 +78,7 @@ void multiply_in_words(const WordKernels& kernels, const QuantizedWeight& weight
 // Dequantizes rows of the weight and multiplies them while they are in a cache.
 class PanelProduct {
  public:
-  PanelProduct(const QuantizedWeight& weight, const at::Tensor& inputs, const Outputs& outputs)
+  PanelProduct(const QuantizedWeight& weight, const at::Tensor& inputs, const ProductOutputs& outputs)
       : weight_(weight), inputs_(inputs), outputs_(outputs), count_(inputs.size(0)) {
     if (outputs.bias == nullptr) return;
     bias_ = at::empty({weight.rows}, at::kFloat);
@@ -89,7 +90,7 @@ class PanelProduct {
     if (count_ > kMostSkinny) return run_by_libtorch();
     const int64_t together =
         std::max<int64_t>(1, kPanelElements / std::max<int64_t>(1, weight_.columns) / kRowsTogether) * kRowsTogether;
-    parallel_for_each(static_cast<size_t>(divided_up(weight_.rows, together)), [&](size_t task) {
+    parallel_for_each(static_cast<size_t>(parts_rounded_up(weight_.rows, together)), [&](size_t task) {
       const int64_t begin = static_cast<int64_t>(task) * together, rows = std::min(together, weight_.rows - begin);
       const at::Tensor panel = at::empty({rows, weight_.columns}, at::kFloat);
       const at::Tensor sums = at::empty({count_, rows}, at::kFloat);
@@ -127,7 +128,7 @@ class PanelProduct {
 
   void write(const at::Tensor& sums, int64_t begin) const {
     packing_.unpack(sums.const_data_ptr<float>(), sums.size(1), count_, sums.size(1),
-                    static_cast<char*>(outputs_.data) + begin * bytes_of(outputs_.format), outputs_.format,
+                    static_cast<char*>(outputs_.data) + begin * number_bytes(outputs_.format), outputs_.format,
                     weight_.rows);
   }
 
@@ -136,12 +137,12 @@ class PanelProduct {
   void (*const multiply_skinny_)(const SkinnyProduct&, int64_t, int64_t) = ACCEL_FASTEST(multiply_skinny);
   const QuantizedWeight& weight_;
   const at::Tensor& inputs_;  // [count, columns] in float32
-  const Outputs& outputs_;
+  const ProductOutputs& outputs_;
   const int64_t count_;
   at::Tensor bias_;
 };
 
-at::Tensor to_float32(const Inputs& inputs, int64_t columns) {
+at::Tensor inputs_in_float32(const ProductInputs& inputs, int64_t columns) {
   const at::Tensor exact = at::empty({inputs.count, columns}, at::kFloat);
   ACCEL_FASTEST(packing_kernels)
   ().pack({inputs.data, columns, inputs.format, false}, inputs.count, columns, exact.mutable_data_ptr<float>(),
@@ -150,7 +151,7 @@ at::Tensor to_float32(const Inputs& inputs, int64_t columns) {
 }
 
 // Rounds to 8 bits by quantizing and dequantizing as an int8 weight with the groups of `format` is.
-void round_inputs(const WeightFormat& format, const at::Tensor& inputs) {
+void round_to_bytes(const WeightFormat& format, const at::Tensor& inputs) {
   const WeightFormat bytes{WeightCode::kInt8, format.group, false};
   const int64_t count = inputs.size(0), columns = inputs.size(1);
   const at::Tensor codes = at::empty({code_bytes(bytes, count, columns)}, at::kByte);
@@ -167,12 +168,12 @@ void round_inputs(const WeightFormat& format, const at::Tensor& inputs) {
   }
 }
 
-void multiply(const QuantizedWeight& weight, const Inputs& inputs, const Outputs& outputs) {
+void multiply_inputs(const QuantizedWeight& weight, const ProductInputs& inputs, const ProductOutputs& outputs) {
   if (inputs.count == 0 || weight.rows == 0) return;
   const WordKernels kernels = ACCEL_FASTEST(word_kernels)();
   if (kernels.is_available(weight.format, weight.columns)) return multiply_in_words(kernels, weight, inputs, outputs);
-  const at::Tensor exact = to_float32(inputs, weight.columns);
-  if (inputs.largest == kLargestByte && weight.columns > 0) round_inputs(weight.format, exact);
+  const at::Tensor exact = inputs_in_float32(inputs, weight.columns);
+  if (inputs.largest == kLargestByte && weight.columns > 0) round_to_bytes(weight.format, exact);
   PanelProduct(weight, exact, outputs).run();
 }
 
@@ -180,12 +181,12 @@ void multiply(const QuantizedWeight& weight, const Inputs& inputs, const Outputs
 
 void multiply_quantized(const QuantizedWeight& weight, const void* inputs, int64_t count, const void* bias,
                         void* outputs, Format format) {
-  multiply(weight, {inputs, count, format, kLargestWord}, {bias, outputs, format});
+  multiply_inputs(weight, {inputs, count, format, kLargestWord}, {bias, outputs, format});
 }
 
 void multiply_quantized_dynamic(const QuantizedWeight& weight, const void* inputs, int64_t count, const void* bias,
                                 void* outputs, Format format) {
-  multiply(weight, {inputs, count, format, kLargestByte}, {bias, outputs, format});
+  multiply_inputs(weight, {inputs, count, format, kLargestByte}, {bias, outputs, format});
 }
 
 }  // namespace accel::kernels

@@ -20,7 +20,7 @@ constexpr int64_t kMinElementsOfThread = 1 << 15;
 
 int64_t grain_of(int64_t columns) { return std::max<int64_t>(1, kMinElementsOfThread / std::max<int64_t>(1, columns)); }
 
-int64_t bytes_of(Format format) { return format == Format::kFloat ? 4 : 2; }
+int64_t stored_bytes(Format format) { return format == Format::kFloat ? 4 : 2; }
 
 // Finite numbers from -1 to 1 in ascending order, as integers that can be halved.
 float ordered_number(int32_t order) {
@@ -75,9 +75,9 @@ std::optional<int64_t> quantize_weight(const void* values, Format values_format,
     const at::Tensor exact = at::empty({columns}, at::kFloat);
     for (int64_t row = begin; row < end; row++) {
       const int64_t bad = kernels.quantize_row(
-          static_cast<const char*>(values) + row * columns * bytes_of(values_format), values_format, columns, format,
-          borders, exact.mutable_data_ptr<float>(), codes + row * row_bytes(format, columns), scales + row * groups,
-          format.has_offsets ? offsets + row * groups : nullptr);
+          static_cast<const char*>(values) + row * columns * stored_bytes(values_format), values_format, columns,
+          format, borders, exact.mutable_data_ptr<float>(), codes + row * row_bytes(format, columns),
+          scales + row * groups, format.has_offsets ? offsets + row * groups : nullptr);
       if (bad < 0) continue;
       int64_t least = first_bad;
       while (row * groups + bad < least && !first_bad.compare_exchange_weak(least, row * groups + bad)) {
@@ -92,7 +92,7 @@ std::optional<int64_t> quantize_weight(const void* values, Format values_format,
 void dequantize_weight(const QuantizedWeight& weight, int64_t first_row, int64_t rows, void* values,
                        Format values_format) {
   const CodeKernels kernels = ACCEL_FASTEST(code_kernels)();
-  const int64_t bytes = weight.columns * bytes_of(values_format);
+  const int64_t bytes = weight.columns * stored_bytes(values_format);
   parallel_for(rows, grain_of(weight.columns), [&](int64_t begin, int64_t end) {
     const at::Tensor exact = at::empty({weight.columns}, at::kFloat);
     for (int64_t row = begin; row < end; row++)
