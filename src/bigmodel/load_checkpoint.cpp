@@ -17,6 +17,7 @@
 #include "bigmodel/device_map/device_place.hpp"
 #include "bigmodel/offload_folder.hpp"
 #include "nn/architectures/hub_names.hpp"
+#include "nn/layers/encoded_weight.hpp"
 #include "nn/module_walks.hpp"
 #include "os/bus_error_guard.hpp"
 #include "tensor/dtype.hpp"
@@ -61,8 +62,10 @@ class Loader {
     const nn::NamedTensors members = nn::named_members(model);
     const nn::Placements placements = nn::placements(model);
     const nn::HubNames files(model);
+    const auto encoded = nn::encoded_tensors(model);
     for (const auto& [name, member] : members) {
       known.insert(name);
+      const bool is_exact = encoded.count(member.unsafeGetTensorImpl()) > 0;
       const tensor::PlacementPtr placement = placements.find(member);
       const c10::IntArrayRef sizes = placement == nullptr ? member.sizes() : c10::IntArrayRef(placement->shape);
       std::vector<nn::HubPart> parts;
@@ -82,7 +85,8 @@ class Loader {
       require(placement == nullptr || map_ == nullptr, Status::kInvalidArgument, "this rank has a part of '", name,
               "', and there is a device map; expected none for a model that is split over ranks");
       if (placement != nullptr && !member.is_meta()) {
-        const at::ScalarType dtype = loaded_dtype(name, member, weight->second, settings_);
+        const at::ScalarType dtype =
+            is_exact ? member.scalar_type() : loaded_dtype(name, member, weight->second, settings_);
         require(dtype == member.scalar_type(), Status::kInvalidArgument, "dtype is ", tensor::dtype_name(dtype),
                 ", and this rank's part of '", name, "' is ", tensor::dtype_name(member.scalar_type()),
                 "; expected this dtype, or a model without memory");
@@ -91,7 +95,7 @@ class Loader {
       Load load{name,
                 member,
                 weight->second,
-                loaded_dtype(name, member, weight->second, settings_),
+                is_exact ? member.scalar_type() : loaded_dtype(name, member, weight->second, settings_),
                 member.device(),
                 placement,
                 std::move(parts),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "base/error.hpp"
@@ -13,11 +14,17 @@
 #include "checkpoint/formats/model_files.hpp"
 #include "nn/architectures/architecture.hpp"
 #include "nn/creation_device.hpp"
+#include "nn/quantized/quantization_config.hpp"
+#include "nn/quantized/quantized_model.hpp"
 #include "os/list_folder.hpp"
+#include "os/regular_file.hpp"
+#include "os/replaced_file.hpp"
 #include "track/run_folder.hpp"
 
 namespace accel::bigmodel {
 namespace {
+
+constexpr const char* kConfigFile = "config.json";
 
 // The folders of templates, and of the pooling of sentence-transformers.
 constexpr std::array<const char*, 2> kCopiedFolders = {"additional_chat_templates", "1_Pooling"};
@@ -29,19 +36,41 @@ bool is_model_file(const std::string& name) {
 
 }  // namespace
 
-nn::ModulePtr load_model_folder(const std::string& folder) {
+nn::ModulePtr load_model_folder(const std::string& folder, const nn::QuantizationOptions* quantization) {
+  const std::string path = folder + "/" + kConfigFile;
+  const Json config = parse_json(read_file(path), path);
+  const std::optional<nn::QuantizationOptions> stored = nn::read_quantization_config(config);
+  require(!stored || quantization == nullptr, Status::kInvalidArgument, "'", path,
+          "' has a quantization_config, and other options are given; expected none for weights that are quantized");
   nn::ModulePtr model;
   {
     const nn::CreationDevice meta(c10::Device(c10::kMeta), false);
-    model = nn::module_from_config(folder + "/config.json");
+    model = nn::module_from_config(stored ? print_json(nn::with_quantization_config(config, Json())) : path);
   }
-  const nn::LoadReport report = load_checkpoint_in_model(*model, checkpoint::load_state_dict(folder), nullptr, {});
+  nn::NamedTensors weights = checkpoint::load_state_dict(folder);
+  if (stored)
+    require(!nn::prepare_quantized(*model, weights, nn::make_quantized_kind(*stored)).empty(), Status::kNotFound, "'",
+            folder,
+            "' has a quantization_config, and no weight of its files is quantized; expected bitsandbytes' names, ",
+            "such as 'weight.absmax' or 'SCB'");
+  if (quantization != nullptr) weights = nn::quantize_weights(*model, weights, *quantization);
+  const nn::LoadReport report = load_checkpoint_in_model(*model, weights, nullptr, {});
   require(report.missing.empty(), Status::kNotFound, "'", folder, "' has no weights for ",
           report.missing.empty() ? "" : report.missing.front(), " and ", report.missing.size() - 1,
           " others; expected those of all parameters. accel_module_from_config() and accel_load_checkpoint_in_model() "
           "leave new ones "
           "as they are made");
   return model;
+}
+
+void write_quantization_config(const std::string& folder, const nn::Module& model) {
+  const std::string path = folder + "/" + kConfigFile;
+  const Json quantization = nn::quantization_config(model);
+  std::error_code is_missing;
+  if (quantization.is_null() && !std::filesystem::exists(path, is_missing)) return;
+  const Json config = parse_json(read_file(path), path);
+  if (quantization.is_null() && !nn::read_quantization_config(config)) return;
+  replace_file(path, print_json(nn::with_quantization_config(config, quantization)) + "\n");
 }
 
 void copy_model_files(const std::string& folder, const std::string& copy) {

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "nn/initial_values.hpp"
+#include "nn/layers/encoded_weight.hpp"
 #include "nn/module_walks.hpp"
 #include "tensor/device/device_availability.hpp"
 #include "tensor/dtype.hpp"
@@ -39,12 +40,13 @@ void Module::to(std::optional<at::ScalarType> dtype, std::optional<at::Device> d
     require(module->weight_store() == nullptr, Status::kInvalidState, "the module of kind '", module->kind(),
             "' has offloaded weights, which are where the device map says; end its dispatch before it is moved");
   const at::NoGradGuard no_grad;
+  const auto exact = encoded_tensors(*this);
   const auto moved = [&](const at::Tensor& tensor) {
-    const bool converts = dtype.has_value() && tensor.is_floating_point();
-    return tensor.to(device.value_or(tensor.device()), converts ? *dtype : tensor.scalar_type());
+    const bool converts = dtype && tensor.is_floating_point() && exact.count(tensor.unsafeGetTensorImpl()) == 0;
+    return tensor.detach().to(device.value_or(tensor.device()), converts ? *dtype : tensor.scalar_type());
   };
   for (const auto& [name, tensor] : nn::named_parameters(*this)) {
-    const at::Tensor data = moved(tensor.detach());
+    const at::Tensor data = moved(tensor);
     const at::Tensor grad = tensor.grad().defined() ? moved(tensor.grad()) : at::Tensor();
     if (data.device() == tensor.device() && data.scalar_type() == tensor.scalar_type()) continue;
     // The gradient must match its tensor at every moment.
@@ -55,7 +57,7 @@ void Module::to(std::optional<at::ScalarType> dtype, std::optional<at::Device> d
     tensor.mutable_grad() = grad;
   }
   for (const auto& [name, tensor] : nn::named_buffers(*this)) {
-    const at::Tensor data = moved(tensor.detach());
+    const at::Tensor data = moved(tensor);
     if (data.device() == tensor.device() && data.scalar_type() == tensor.scalar_type()) continue;
     require_replaceable(tensor, data);
     tensor.set_data(data);

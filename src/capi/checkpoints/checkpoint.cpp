@@ -122,7 +122,9 @@ ACCEL_FUNCTION accel_status_t accel_save_model_folder(accel_state_t* state, cons
                                                       const accel_save_model_options_t* options) {
   return guarded(__func__, [&] {
     const std::string from = check_pointer(source, "source"), to = check_pointer(folder, "folder");
-    if (save_weights(state, module, to, options)) bigmodel::copy_model_files(from, to);
+    if (!save_weights(state, module, to, options)) return;
+    bigmodel::copy_model_files(from, to);
+    bigmodel::write_quantization_config(to, *check(module, "module").module);
   });
 }
 

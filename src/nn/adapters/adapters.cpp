@@ -73,6 +73,9 @@ std::string in_files(const std::string& path, const std::vector<std::string>& la
 
 void require_whole(const std::string& layer, const Projection& projection, const Lora& lora) {
   const at::Tensor& weight = projection.parameter(Projection::kWeight);
+  require(projection.encoded() == nullptr, Status::kUnsupported, "the weight of '", layer,
+          "' is quantized, and the adapter '", lora.name(),
+          "' cannot be merged; expected a model that is loaded without quantization, to merge the adapter there");
   const bool is_here = !weight.is_meta() && projection.placement(Projection::kWeight) == nullptr;
   require(is_here && weight.dim() == 2, Status::kInvalidState, "the weight of '", layer,
           "' is offloaded or a shard, and the adapter '", lora.name(),

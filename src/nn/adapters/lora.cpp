@@ -88,7 +88,7 @@ std::shared_ptr<Lora> Lora::attach(Projection& projection, const std::string& na
   lora->second_ = second;
   if (shape.is_dora) {
     lora->magnitude_ = std::make_shared<AdapterPart>("Magnitude");
-    lora->magnitude_->add_parameter("weight", lora->norms(weight, {projection.output_dim() == 1}));
+    lora->magnitude_->add_parameter("weight", lora->norms(projection.whole_weight(), {projection.output_dim() == 1}));
   }
   part_of(projection, kDropouts)->add_child(name, lora->dropout_);
   part_of(projection, kFirsts)->add_child(name, lora->first_);

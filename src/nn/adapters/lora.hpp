@@ -43,6 +43,7 @@ class Lora final : public ProductUpdate {
 
   at::Tensor apply(const at::Tensor& output, const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                    Product product) const override;
+  bool needs_weight() const override { return magnitude_ != nullptr && acts(); }
 
   const std::string& name() const { return name_; }
   const LoraShape& shape() const { return shape_; }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "nn/layers/encoded_weight.hpp"
 #include "nn/layers/mixture_of_experts.hpp"
 #include "nn/module_walks.hpp"
 
@@ -40,6 +41,9 @@ HubNames::HubNames(const Module& model) {
         paths_.emplace_back(join_path(path, child) + ".", join_path(path, hub_name) + ".");
     if (const auto* const with_numbers = dynamic_cast<const SingleNumbers*>(module))
       for (const std::string& number : with_numbers->single_numbers()) numbers_.insert(join_path(path, number));
+    if (const EncodedWeight* const encoded = encoded_weight(*module))
+      for (const auto& [member, hub_name] : encoded->file_names())
+        members_.emplace(join_path(path, member), join_path(path, hub_name));
     const auto* const mixture = dynamic_cast<const MixtureOfExperts*>(module);
     if (mixture == nullptr || mixture->files().path.empty()) continue;
     const std::string name = path.substr(path.rfind('.') + 1);
@@ -50,6 +54,14 @@ HubNames::HubNames(const Module& model) {
 }
 
 std::vector<HubPart> HubNames::parts_of(const std::string& name, at::IntArrayRef sizes) const {
+  const auto member = members_.find(name);
+  if (member == members_.end()) return parts_of_path(name, sizes);
+  std::vector<HubPart> parts = parts_of_path(member->second, sizes);
+  if (parts.empty()) parts.push_back({member->second});
+  return parts;
+}
+
+std::vector<HubPart> HubNames::parts_of_path(const std::string& name, at::IntArrayRef sizes) const {
   for (const auto& [path, hub_path] : paths_)
     if (name.compare(0, path.size(), path) == 0) return {{hub_path + name.substr(path.size())}};
   for (const auto& [mixture, files] : mixtures_) {

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -52,6 +53,9 @@ class HubNames {
   NamedTensors to_files(const NamedTensors& state) const;
 
  private:
+  std::vector<HubPart> parts_of_path(const std::string& name, at::IntArrayRef sizes) const;
+
+  std::map<std::string, std::string> members_;                 // of encoded weights, and in files before other rules
   std::vector<std::pair<std::string, ExpertFiles>> mixtures_;  // by the last part of their path
   std::vector<std::pair<std::string, std::string>> paths_;     // of modules, and in files
   std::set<std::string> numbers_;                              // by their paths

@@ -7,8 +7,11 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/where.h>
 
+#include <utility>
+
 #include "base/error.hpp"
 #include "nn/creation_device.hpp"
+#include "nn/layers/encoded_weight.hpp"
 #include "nn/layers/initial.hpp"
 #include "tensor/dtype.hpp"
 
@@ -22,6 +25,22 @@ Embedding::Embedding(int64_t num_embeddings, int64_t embedding_dim) : Module("Em
 }
 
 Embedding::Embedding(at::Tensor weight) : Module("Embedding") { add_parameter("weight", std::move(weight)); }
+
+void Embedding::set_split(std::shared_ptr<const SplitLookup> split) {
+  require(encoded() == nullptr, Status::kUnsupported,
+          "an embedding with a quantized table is not split over ranks; expected DDP, full sharding or a model without "
+          "quantized layers");
+  lookup_ = std::move(split);
+}
+
+void Embedding::set_encoded(std::shared_ptr<const EncodedLookup> encoded) {
+  require(lookup_ == nullptr, Status::kUnsupported, "an embedding whose table is ",
+          this->encoded() == nullptr ? "split over ranks" : "quantized already",
+          " cannot be quantized; expected a table that is whole and has its numbers");
+  lookup_ = std::move(encoded);
+}
+
+const EncodedLookup* Embedding::encoded() const { return dynamic_cast<const EncodedLookup*>(lookup_.get()); }
 
 at::Tensor Embedding::look_up(const at::Tensor& indices) const {
   try {
@@ -38,8 +57,8 @@ c10::IValue Embedding::forward(const Inputs& inputs) {
   require(indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt, Status::kTypeMismatch,
           "an embedding was called with dtype ", tensor::dtype_name(indices.scalar_type()),
           "; expected int64 or int32");
-  if (split_ == nullptr) return look_up(indices);
-  at::Tensor rows = split_->look_up(parameter(0), indices);
+  if (lookup_ == nullptr) return look_up(indices);
+  at::Tensor rows = lookup_->look_up(parameter(0), indices);
   if (padding_row_ < 0) return rows;
   return at::where(indices.eq(padding_row_).unsqueeze(-1), rows.detach(), rows);
 }

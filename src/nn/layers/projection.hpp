@@ -18,13 +18,18 @@ struct Product {
   at::Tensor operator()(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) const;
 };
 
-// How ranks that have parts of a weight compute the layer's product together.
-class SplitProduct {
+// Computes the product of a projection whose weight is not an ordinary matrix in memory.
+class WeightProduct {
  public:
-  virtual ~SplitProduct() = default;
+  virtual ~WeightProduct() = default;
   virtual at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                               Product product) const = 0;
 };
+
+// Ranks that have parts of a weight compute the layer's product together.
+class SplitProduct : public WeightProduct {};
+
+class EncodedProduct;  // encoded_weight.hpp
 
 // Changes the product of a projection, as an adapter does.
 class ProductUpdate {
@@ -33,21 +38,29 @@ class ProductUpdate {
   // The output with the change; `bias`, which is part of the output, may be undefined.
   virtual at::Tensor apply(const at::Tensor& output, const at::Tensor& input, const at::Tensor& weight,
                            const at::Tensor& bias, Product product) const = 0;
+  // Whether apply() reads the weight, which an encoded one is decoded for; otherwise it may be undefined.
+  virtual bool needs_weight() const { return true; }
 };
 
 class Projection : public Module {
  public:
   // The dimension of the weight that has the output features; the other one has those of the input.
   int64_t output_dim() const { return output_dim_; }
-  int64_t in_features() const { return parameter(kWeight).size(1 - output_dim_); }
-  int64_t out_features() const { return parameter(kWeight).size(output_dim_); }
+  int64_t in_features() const;
+  int64_t out_features() const;
   bool has_bias() const { return has_bias_; }
   // The name of the product in a layer that computes more than it; otherwise empty.
   virtual std::string product_name() const { return ""; }
 
   // Throws for a projection with updates, which change whole products.
   void set_split(std::shared_ptr<const SplitProduct> split);
-  bool is_split() const { return split_ != nullptr; }
+  bool is_split() const;
+  // The parameter "weight" has codes from then on, of a matrix [outputs, inputs] whatever output_dim() is.
+  void set_encoded(std::shared_ptr<const EncodedProduct> encoded);
+  // Null: the weight is an ordinary matrix.
+  const EncodedProduct* encoded() const;
+  // The weight as its product needs it: an encoded one is decoded to float32.
+  at::Tensor whole_weight() const;
 
   // Updates act one after the other, in the order in which they were added.
   void add_update(std::shared_ptr<ProductUpdate> update) { updates_.push_back(std::move(update)); }
@@ -66,7 +79,7 @@ class Projection : public Module {
  private:
   int64_t output_dim_;
   bool has_bias_;
-  std::shared_ptr<const SplitProduct> split_;  // null: this rank has the whole weight
+  std::shared_ptr<const WeightProduct> product_;  // null: the weight is whole and an ordinary matrix
   std::vector<std::shared_ptr<ProductUpdate>> updates_;
 };
 

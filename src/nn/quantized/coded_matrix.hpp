@@ -1,0 +1,34 @@
+// Coded matrix: a matrix as codes, and the scales and offsets of their groups in float32.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/quantized/quantized_weight.hpp"
+
+namespace accel::nn {
+
+struct CodedMatrix {
+  kernels::WeightFormat format;
+  std::vector<int64_t> sizes;  // [rows, columns]
+  bool is_flat = false;        // groups do not begin with the rows: the matrix is stored as one row of all elements
+  at::Tensor codes, scales, offsets;
+
+  // For the kernels; on the CPU. The matrix must outlive it.
+  kernels::QuantizedWeight of_kernels() const;
+  // Decoded, on the device of the codes.
+  at::Tensor values(at::ScalarType dtype) const;
+  // Rows by indices of any shape, which are in range: [..., columns].
+  at::Tensor rows(const at::Tensor& indices, at::ScalarType dtype) const;
+};
+
+// Whether kernels take numbers of the dtype: float32, bfloat16 or float16.
+bool is_kernel_dtype(at::ScalarType dtype);
+kernels::Format kernel_format(at::ScalarType dtype);
+
+// The values of the 16 codes of nf4 or fp4, in float32.
+at::Tensor code_book(kernels::WeightCode code);
+
+}  // namespace accel::nn
