@@ -29,7 +29,7 @@ KINDS = {
         "what Rust's users expect: operators, indices, arrays, traits, serde": "accel-derive/* arithmetic.rs array.rs configuration.rs display.rs dlpack.rs "
             "dtype.rs index.rs ops.rs serialize.rs serialize/* slice.rs tensor.rs tree.rs",
         "objects, and functions of a shape of their own": "accelerator.rs accelerator/* big_model.rs checkpoint.rs comm.rs data.rs data/* "
-            "generated.rs launch.rs library.rs logging.rs module.rs nn.rs optimizer.rs parameters.rs progress.rs random.rs scheduler.rs state.rs tracker.rs "
+            "generated.rs generation.rs launch.rs library.rs logging.rs module.rs nn.rs optimizer.rs parameters.rs progress.rs random.rs scheduler.rs state.rs tracker.rs "
             "tracking.rs work.rs",
     },
     "bindings/julia": {

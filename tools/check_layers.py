@@ -13,6 +13,7 @@ import sys
 
 import class_members
 import unit_cycles
+import unnamed_namespaces
 
 LAYER = {
     "base": 0,
@@ -228,6 +229,7 @@ def problems(root):
     yield from cuda_problems(root)
     yield from unit_cycles.problems(root)
     yield from class_members.problems(root)
+    yield from unnamed_namespaces.problems(root)
     yield from fragment_problems(root)
     yield from settings_problems(source)
     for folder in ("src", "tests", "tools", "examples", "bench", "bindings"):

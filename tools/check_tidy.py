@@ -90,12 +90,22 @@ class Unit:
         return re.sub(rf"{re.escape(str(self.file))}:(\d+):", source, messages) if self._begins else messages
 
 
+def has_public_names(file, seen=None):
+    """Whether a source or a header of src/ that it includes has the public C++ names."""
+    seen = set() if seen is None else seen
+    seen.add(file)
+    text = pathlib.Path(file).read_text()
+    above = file.rpartition("/src/")[0] + "/src/"
+    included = (above + name for name in re.findall(r'^#include "([^"]+)"', text, re.MULTILINE))
+    return "<accel.hpp>" in text or any(has_public_names(name, seen) for name in included if name not in seen and os.path.isfile(name))
+
+
 def together(sources, folder, copies, parts):
     """Sources that are compiled alike, joined to `parts` units of about the same size, but not of fewer than LEAST_BYTES, or of PATHS_BYTES."""
     alike = {}
     for file, how in sources.items():
         # The public C++ names and the engine's are alike, and no source has both.
-        is_outside = "<accel.hpp>" in pathlib.Path(file).read_text()
+        is_outside = has_public_names(file)
         alike.setdefault((how, is_outside), []).append(file)
     units = []
     for (how, _), files in alike.items():

@@ -3,7 +3,8 @@
 # its artifact, SHA256SUMS and SIZES. The library is built once, in a root file system of Debian 11 (packaging/root).
 #   tools/package.sh [--base-url URL] [--root FOLDER] [--output FOLDER] [--python INTERPRETER]...
 # --base-url says where the files will be, which Artifacts.toml names. One wheel is made for each interpreter; without --python for each
-# python3.10 to python3.14 that is found with its headers. Needs root rights, for the root file system, and the network the first time.
+# python3.10 to python3.14 that is found with its headers. Needs root rights, for the root file system, a
+# toolchain of rustup, and the network the first time.
 set -eu
 cd "$(dirname "$0")/.."
 stop() {
@@ -12,6 +13,11 @@ stop() {
 }
 
 [ -f "subprojects/$(sed -n 's/^directory = //p' subprojects/uplot.wrap)/meson.build" ] || stop "uPlot is not in subprojects/; expected tools/setup.sh to run first"
+[ -d build/deps/tokenizer_crates ] || stop "the crates of the plugin for tokenizers are missing; expected tools/setup.sh to run first, with cargo"
+rust=$(rustc --print sysroot 2>/dev/null) || rust=
+# Its standard library is made for an older glibc than the root's, and its programs run there.
+[ -x "$rust/bin/cargo" ] && [ -f "$rust/share/doc/rust/licenses/MIT.txt" ] ||
+  stop "${rust:-no folder} is no toolchain of rustup with cargo; expected Rust 1.85 or later, as rustup installs it"
 root=${XDG_CACHE_HOME:-${HOME:?}/.cache}/libaccel/build_root
 output=$PWD/build/packages
 work=$PWD/build/packaging
@@ -56,7 +62,7 @@ nvidia=$(dirname "$torch")/nvidia
 mkdir -p "$output"
 cp packaging/root/build_engine.sh "$root/opt/"
 packaging/root/enter.sh "$root" --bind "$PWD" /source --bind "$torch" /opt/libaccel/lib/torch --bind "$nvidia" /opt/libaccel/lib/nvidia \
-  --bind "$work" /build -- sh /opt/build_engine.sh
+  --bind "$work" /build --bind "$rust" /opt/rust -- sh /opt/build_engine.sh
 set --
 for name in zlib libpng1.6 libjpeg-turbo libzstd libyaml libdeflate cjson libevent double-conversion ucx; do
   set -- "$@" --license "$name=$root/opt/libraries/share/licenses/$name/copyright"
@@ -66,6 +72,6 @@ for name in libsodium-dev libcli11-dev libxxhash-dev libfast-float-dev; do
 done
 set -- "$@" --license "uplot=$PWD/$(sed -n 's/^directory = //p' subprojects/uplot.wrap)/package/LICENSE"
 python3 packaging/assemble "$work" "$output" --static "$root/opt/libraries/lib" --static "$root/usr/lib/x86_64-linux-gnu" "$@" \
-  --auditwheel "$PWD/packaging/root/enter.sh $root --bind $output $output -- /opt/build/bin/auditwheel" --base-url "$base_url"
+  --crates "$PWD/build/deps/tokenizer_crates" --rust "$rust" --auditwheel "$PWD/packaging/root/enter.sh $root --bind $output $output -- /opt/build/bin/auditwheel" --base-url "$base_url"
 echo "package: $(find "$output" -type f | wc -l) files are in $output"
 sed -n '2,/^$/p' "$output/SIZES"

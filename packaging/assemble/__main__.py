@@ -11,6 +11,7 @@ import sys
 
 import project
 from archive import write_tar
+from crates import add_licenses, linked_crates
 from debian import make_debian
 from julia import make_artifact
 from sizes import write_checksums, write_sizes
@@ -25,6 +26,8 @@ def main():
     parser.add_argument("output", type=pathlib.Path, help="the folder of the packages")
     parser.add_argument("--static", type=pathlib.Path, action="append", default=[], help="a folder with static libraries")
     parser.add_argument("--license", action="append", default=[], metavar="NAME=FILE")
+    parser.add_argument("--crates", type=pathlib.Path, required=True, help="the folder of the crates of the plugin for tokenizers")
+    parser.add_argument("--rust", type=pathlib.Path, required=True, help="the toolchain that built them")
     parser.add_argument("--auditwheel", required=True, help="the command that runs auditwheel")
     parser.add_argument("--base-url", default="https://localhost/libaccel", help="where the releases will be")
     parser.add_argument("--maintainer", default="libaccel@localhost")
@@ -39,6 +42,7 @@ def main():
     prefix = work / "prefix"
     try:
         newest = make_prefix(arguments.build / "installed/opt/libaccel", prefix, arguments.static, licenses)
+        add_licenses(prefix, linked_crates(arguments.rust / "bin/cargo"), arguments.crates, arguments.rust)
         print("packages: the library needs " + ", ".join(f"{name} {'.'.join(map(str, version))}" for name, version in sorted(newest.items())))
         archive = output / f"libaccel-{project.VERSION}-{project.PLATFORM}.tar.gz"
         for_fetch_content = pathlib.Path(shutil.copy2(prefix / "share/accel/CMakeLists.txt", prefix))

@@ -1,17 +1,17 @@
 #!/bin/sh
-# Inside the build root, with the sources at /source, LibTorch at /opt/libaccel/lib/torch and a folder to build in at /build: builds the
-# library, the plugins and the programs, and installs them below /build/installed.
+# Inside the build root, with the sources at /source, LibTorch at /opt/libaccel/lib/torch, Rust at /opt/rust and a folder to build in at /build:
+# builds the library, the plugins and the programs, and installs them below /build/installed.
 set -eu
 build=/build/engine
 prefix=/opt/libaccel
 libraries=/opt/libraries
-export PATH=/opt/build/bin:$PATH CCACHE_DIR=/build/ccache CCACHE_MAXSIZE=500M
+export PATH=/opt/build/bin:/opt/rust/bin:$PATH CCACHE_DIR=/build/ccache CCACHE_MAXSIZE=500M
 export PKG_CONFIG_PATH=$libraries/lib/pkgconfig CMAKE_PREFIX_PATH=$libraries LIBRARY_PATH=$libraries/lib
 
 # The same file serves in an archive, where LibTorch is in torch/ beside it, and in a wheel, where the package torch is two folders up.
 [ -f "$build/build.ninja" ] || meson setup "$build" /source --wrap-mode=nofallback --prefix="$prefix" --libdir=lib -Dunity=on -Dunity_size=20 -Dprefer_static=true \
   -Dlibtorch="$prefix/lib/torch" -Dtorch_rpath='$ORIGIN/../../torch/lib' -Dwerror=false -Dtests=false -Dbench=false -Dexamples=false -Dnccl=disabled \
-  -Dimages=enabled -Dhttp=enabled
+  -Dimages=enabled -Dhttp=enabled -Dtokenizers=enabled
 ninja -C "$build"
 rm -rf /build/installed
 DESTDIR=/build/installed meson install -C "$build" --no-rebuild --quiet
@@ -19,6 +19,7 @@ DESTDIR=/build/installed meson install -C "$build" --no-rebuild --quiet
 # Meson keeps the path of LibTorch that was linked with; what is relative comes before it.
 for file in "/build/installed$prefix"/lib/libaccel.so "/build/installed$prefix"/lib/accel/libaccel_*.so; do
   file=$(readlink -f "$file")
+  [ -n "$(patchelf --print-rpath "$file")" ] || continue
   patchelf --set-rpath "$(patchelf --print-rpath "$file" | sed "s|:$prefix/lib/torch/lib||")" "$file"
 done
 

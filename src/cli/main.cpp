@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "cli/command_line.hpp"
+#include "cli/exit_status.hpp"
 #include "launch/hosts/exec_program.hpp"
 #include "launch/hosts/host_agent.hpp"
 #include "launch/plan/scheduler_job.hpp"
@@ -23,7 +24,6 @@ namespace accel::program {
 namespace {
 
 // Exit statuses follow the shells.
-enum ExitStatus : int { kFailure = 1, kWrongUsage = 2, kCannotStart = 126, kProgramNotFound = 127 };
 
 int exit_status(const Error& error) {
   switch (error.status()) {

@@ -25,7 +25,7 @@ address is printed when the server is ready. SIGINT and SIGTERM let it finish th
 ends it at once.
 )";
 
-const double kAboveZero = std::numeric_limits<double>::min();
+constexpr double kAboveZero = std::numeric_limits<double>::min();
 constexpr int64_t kMostTokens = int64_t{1} << 40;
 
 // The help says what matters of an interval.

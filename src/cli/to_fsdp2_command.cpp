@@ -33,21 +33,21 @@ constexpr DroppedSetting kDropped[] = {
     {"fsdp_forward_prefetch", "FSDP 2 does not have it yet"},
 };
 
-struct Strategy {
+struct ShardingStrategy {
   std::string_view name;
   bool reshards;
 };
-constexpr Strategy kStrategies[] = {{"FULL_SHARD", true},
-                                    {"SHARD_GRAD_OP", false},
-                                    {"HYBRID_SHARD", true},
-                                    {"HYBRID_SHARD_ZERO2", false},
-                                    {"NO_SHARD", false}};
+constexpr ShardingStrategy kShardingStrategies[] = {{"FULL_SHARD", true},
+                                                    {"SHARD_GRAD_OP", false},
+                                                    {"HYBRID_SHARD", true},
+                                                    {"HYBRID_SHARD_ZERO2", false},
+                                                    {"NO_SHARD", false}};
 
 Json reshard_of(const Json& value) {
   if (value.text() == nullptr) return value;
-  const auto* const found = std::find_if(std::begin(kStrategies), std::end(kStrategies),
-                                         [&value](const Strategy& one) { return one.name == *value.text(); });
-  return found == std::end(kStrategies) ? value : Json(found->reshards);
+  const auto* const found = std::find_if(std::begin(kShardingStrategies), std::end(kShardingStrategies),
+                                         [&value](const ShardingStrategy& one) { return one.name == *value.text(); });
+  return found == std::end(kShardingStrategies) ? value : Json(found->reshards);
 }
 
 void put(Json::Members& members, const std::string& name, Json value) {

@@ -427,6 +427,19 @@ class CheckLayers(ToolTest):
         self.assertEqual(self.check(comm__ucx__host__c_hpp="", comm__ucx__progress__d_hpp='#include "comm/ucx/host/c.hpp"\n',
                                     comm__ucx__e_cpp='#include "comm/ucx/progress/d.hpp"\n')[0], 0)
 
+    def test_unnamed_namespaces_that_have_a_name_twice(self):
+        text = "namespace accel::nn {\nnamespace {\nRULE\n}  // namespace\n}  // namespace accel::nn\n"
+        for rule in ("struct Names {};", "enum class Names { kOne };", "constexpr int kNames = 1;"):
+            with self.subTest(rule=rule):
+                text_of_rule = text.replace("RULE", rule)
+                status, output = self.check(nn__a_cpp=text_of_rule, nn__deep__b_cpp=text_of_rule)
+                self.assertEqual((status, "of the unnamed namespace is in src/nn/a.cpp, too; expected another name" in output), (1, True), output)
+                # Those of other namespaces do not meet.
+                self.assertEqual(self.check(nn__a_cpp=text_of_rule, nn__deep__b_cpp=text_of_rule.replace("accel::nn", "accel::data"))[0], 0)
+        aliases = [text.replace("RULE", f"using Names = {word};") for word in ("int", "long")]
+        self.assertEqual(self.check(nn__a_cpp=aliases[0], nn__deep__b_cpp=aliases[0])[0], 0)
+        self.assertEqual(self.check(nn__a_cpp=aliases[0], nn__deep__b_cpp=aliases[1])[0], 1)
+
     def test_a_kind_of_parallelism_is_known_to_itself_and_to_the_place_that_chooses(self):
         include = '#include "parallel/ddp/kind.hpp"\n'
         status, output = self.check(parallel__ddp__kind_hpp="", parallel__ddp__part_cpp=include,

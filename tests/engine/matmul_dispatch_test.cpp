@@ -16,12 +16,15 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -393,6 +396,19 @@ TEST_F(MatmulAutotuneCache, ReplacesADamagedFile) {
   EXPECT_FALSE(cache.load());
   cache.store(AutotuneTable::always());
   EXPECT_EQ(cache.load(), AutotuneTable::always());
+}
+
+TEST_F(MatmulAutotuneCache, UsesADisturbedTableForAnHour) {
+  const AutotuneCache cache(folder_, "A", "2.13.0", 1);
+  cache.store(AutotuneTable::always(), true);
+  EXPECT_EQ(cache.load(), AutotuneTable::always());
+  const timespec times[] = {{time(nullptr) - 3601, 0}, {time(nullptr) - 3601, 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, cache.disturbed_path().c_str(), times, 0), 0);
+  EXPECT_FALSE(cache.load());
+  // An undisturbed one counts instead.
+  cache.store(table_of(50e9, 100e9, 1e-5));
+  cache.store(AutotuneTable::always(), true);
+  EXPECT_EQ(cache.load(), table_of(50e9, 100e9, 1e-5));
 }
 
 TEST_F(MatmulAutotuneCache, DoesWithoutAFolderThatCannotBeWritten) {

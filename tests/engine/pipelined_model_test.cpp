@@ -21,6 +21,7 @@
 #include "config/generated/choices/auto_wrap_policy.hpp"
 #include "expect_error.hpp"
 #include "nn/callback_module.hpp"
+#include "nn/generation/continuous_batch.hpp"
 #include "nn/layers/activation.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/layers/normalization.hpp"
@@ -432,6 +433,12 @@ TEST(PipelinedModel, SaysWhatIsWrong) {
     const at::Tensor rows = tokens(kRows, 1);
     tests::expect_error(Status::kInvalidState, "expected accel_pipeline_step()",
                         [&] { training.model()->call({inputs_of(rows)}); });
+    training.model()->train(false);
+    nn::ContinuousBatch batch(training.model(), {});
+    batch.add({1, 2}, {});
+    tests::expect_error(Status::kUnsupported, "is in stages on several ranks, which cannot generate",
+                        [&] { batch.step(); });
+    training.model()->train(true);
     tests::expect_error(Status::kInvalidArgument, "3 rows for 4 micro-batches",
                         [&] { training.backward(tokens(3, 1)); });
     const auto prepare = [&](const Case& test) {

@@ -45,6 +45,8 @@ inline nn::Inputs vision_inputs(const nn::Module& model, const Json& recorded) {
     const Json* const rows = json_member(recorded, name);
     if (name == "pixel_values")
       inputs.emplace_back(images_of(*json_member(recorded, "image")));
+    else if (name == "interpolate_pos_encoding")
+      inputs.push_back(json_flag(recorded, name.c_str(), false) ? c10::IValue(true) : c10::IValue());
     else if (name == "return_loss")
       inputs.emplace_back(true);
     else
@@ -77,10 +79,12 @@ inline at::Tensor vision_loss(const std::vector<at::Tensor>& outputs) {
 
 template <typename Check>
 void for_each_vision_case(const Check& check) {
-  const Json fixture = read_cases("vision_models.json");
-  for (const Json& recorded : *fixture.items()) {
-    SCOPED_TRACE(print_json(*json_member(recorded, "config")));
-    check(recorded, vision_model(recorded));
+  for (const char* const file : {"vision_models.json", "resized_vision_models.json"}) {
+    const Json fixture = read_cases(file);
+    for (const Json& recorded : *fixture.items()) {
+      SCOPED_TRACE(print_json(*json_member(recorded, "config")));
+      check(recorded, vision_model(recorded));
+    }
   }
 }
 

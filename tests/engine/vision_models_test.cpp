@@ -206,7 +206,23 @@ TEST(VisionModels, VitRefusesWhatItCannotDo) {
   expect_error(Status::kShapeMismatch, "was called with the shape [3, 8, 8]", [&] {
     model->call(Inputs{at::ones({3, 8, 8})});
   });
+  expect_error(Status::kTypeMismatch, "interpolate_pos_encoding of a module of kind 'ViTEmbeddings'", [&] {
+    model->call(Inputs{at::ones({1, 3, 8, 8}), 1});
+  });
+  expect_error(Status::kShapeMismatch, "expected images with patches of 4 x 4", [&] {
+    model->call(Inputs{at::ones({1, 3, 8, 3}), true});
+  });
   expect_incomplete_files_refused(*model);
+}
+
+// Where the configuration's images are no squares, the reference takes the positions for those of a square.
+TEST(VisionModels, PositionsOfAnyPictureAreResized) {
+  const ModulePtr model = tiny("vit", R"(, "image_size": [8, 12], "add_pooling_layer": false)");
+  model->train(false);
+  const at::Tensor images = at::ones({1, 3, 8, 12});
+  EXPECT_TRUE(at::equal(model->call(Inputs{images, true}).toTensor(), model->call(Inputs{images}).toTensor()));
+  const at::Tensor wide = at::ones({1, 3, 8, 24});
+  EXPECT_EQ(model->call(Inputs{wide, true}).toTensor().sizes(), at::IntArrayRef({1, 1 + 2 * 6, 8}));
 }
 
 TEST(VisionModels, ClipRefusesWhatItCannotDo) {
@@ -219,6 +235,8 @@ TEST(VisionModels, ClipRefusesWhatItCannotDo) {
   refuse(Status::kUnsupported, "expected one of CLIPTextModel, CLIPTextModelWithProjection", "clip_text_model",
          R"(, "architectures": ["CLIPVisionModel"])");
   refuse(Status::kInvalidArgument, "initializer_factor is -1", "clip_vision_model", R"(, "initializer_factor": -1)");
+  refuse(Status::kInvalidArgument, "num_labels is 0", "clip",
+         R"(, "architectures": ["CLIPForImageClassification"], "num_labels": 0)");
   refuse(Status::kTypeMismatch, "text_config is 3; expected an object", "clip", R"(, "text_config": 3)");
   refuse(Status::kInvalidArgument, "projection_dim", "clip_vision_model",
          R"(, "architectures": ["CLIPVisionModelWithProjection"], "projection_dim": 0)");

@@ -18,9 +18,11 @@ sys.path[:0] = [str(ROOT / "packaging/assemble"), str(ROOT / "tools")]
 
 import release_check  # noqa: E402
 from archive import write_tar  # noqa: E402
+from crates import add_licenses, licenses_text, linked_crates  # noqa: E402
 from julia import tree_hash  # noqa: E402
 from project import VERSION  # noqa: E402
 from sources import make_julia_package  # noqa: E402
+from tree import PackageError  # noqa: E402
 from wheel import write_wheel  # noqa: E402
 
 
@@ -79,6 +81,45 @@ class Packages(MadeUpFolder):
                 self.assertEqual(digest, "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode())
             self.assertEqual({entry.filename for entry in archive.infolist() if entry.external_attr >> 16 & 0o111}, {"bin/accel"})
             self.assertRegex(archive.read(f"{info}/METADATA").decode(), r"(?s)Name: libaccel\n.*Requires-Dist: torch==\d+\.\d+\.\d+\n")
+
+
+class Crates(MadeUpFolder):
+    """The licences of the crates inside of the plugin for tokenizers."""
+
+    def setUp(self):
+        super().setUp()
+        self.toolchain = self.folder / "rust"
+        for name, text in (("crates/one-1.0/LICENSE-MIT", "MIT of all"), ("crates/one-1.0/src/lib.rs", "code"), ("crates/two-2.0/LICENSE", "MIT of all"),
+                           ("crates/two-2.0/library/COPYING", "of C"), ("rust/share/doc/rust/licenses/MIT.txt", "MIT of Rust"),
+                           ("rust/share/doc/rust/licenses/Apache-2.0.txt", "Apache")):
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / name).write_text(f"{text}\n")
+
+    def test_each_text_is_there_once_with_its_crates(self):
+        text = licenses_text(["one-1.0", "two-2.0"], self.folder / "crates", self.toolchain)
+        self.assertEqual(text.count("MIT of all"), 1)
+        self.assertRegex(text, r"(?s)\none-1.0, two-2.0\n-+\n\nMIT of all\n.*\ntwo-2.0\n-+\n\nof C\n")
+        self.assertIn("\nthe standard library of Rust\n", text)
+        self.assertNotIn("code", text)
+
+    def test_a_crate_without_a_licence_is_an_error(self):
+        with self.assertRaisesRegex(PackageError, "three-3.0, which is in libaccel_tokenizers.so, has no licence in "):
+            licenses_text(["one-1.0", "three-3.0"], self.folder / "crates", self.toolchain)
+
+    def test_an_archive_has_the_plugin_with_its_licences(self):
+        with self.assertRaisesRegex(PackageError, "libaccel_tokenizers.so was not built"):
+            add_licenses(self.content, ["one-1.0"], self.folder / "crates", self.toolchain)
+        (self.content / "lib/accel/libaccel_tokenizers.so").touch()
+        (self.content / "share/accel/licenses").mkdir(parents=True)
+        add_licenses(self.content, ["one-1.0"], self.folder / "crates", self.toolchain)
+        self.assertIn("MIT of all", (self.content / "share/accel/licenses/crates.txt").read_text())
+
+    @unittest.skipUnless((ROOT / "build/deps/tokenizer_crates").is_dir() and shutil.which("cargo"), "cargo or the crates are not here")
+    def test_all_crates_of_the_plugin_have_a_licence(self):
+        crates = linked_crates("cargo")
+        self.assertIn("tokenizers", {name.rpartition("-")[0] for name in crates})
+        self.assertNotIn("serde_derive", {name.rpartition("-")[0] for name in crates})  # it is not in the plugin
+        self.assertIn("K.Kosako", licenses_text(crates, ROOT / "build/deps/tokenizer_crates", self.toolchain))  # of Oniguruma, in C
 
 
 class Release(unittest.TestCase):

@@ -36,7 +36,7 @@ end
 
 @testset "Accel" begin
     for name in ("exports", "tensor", "sharing", "indexing", "array", "operator", "value", "model", "callback", "training", "dataset", "data", "observing",
-        "memory", "misuse", "process", "loading", "tracking", "profiler")
+        "memory", "misuse", "process", "loading", "tokenizer", "tracking", "profiler")
         @testset "$name" begin
             include(name * "_test.jl")
         end

@@ -21,6 +21,7 @@ from .big_models.big_modeling import cpu_offload as cpu_offload, cpu_offload_wit
 from .checkpoint.files import load as load, save as save
 from .data.loader import DataLoader as DataLoader, Dataset as Dataset, IterableDataset as IterableDataset, Subset as Subset, TensorDataset as TensorDataset, TextDataset as TextDataset
 from .data.tokenizer import DecodeStream as DecodeStream, Tokenizer as Tokenizer
+from .modules.generation_batch import GenerationBatch as GenerationBatch
 from .data.data_loader import skip_first_batches as skip_first_batches
 from .parallel.deepspeed import DeepSpeedPlugin as DeepSpeedPlugin
 from .tensors.device import Device as Device

@@ -16,7 +16,7 @@ import accel
 import accel.errors
 from accel import capi
 from accel.state.environment import get_free_port as _free_port
-from warm_start import OF_ACCEL, OF_TORCH, WarmProcess
+from warm_start import OF_ACCEL, OF_TORCH, OF_TRANSFORMERS, WarmProcess
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
@@ -74,7 +74,8 @@ class Ranks:
 
     def __call__(self, text, num_processes=2, **environment):
         """What each rank printed."""
-        ranks = self.start(text, num_processes, OF_TORCH if "torch" in sys.modules else OF_ACCEL, **environment)
+        imports = OF_TRANSFORMERS if "transformers" in text else OF_TORCH if "torch" in sys.modules else OF_ACCEL
+        ranks = self.start(text, num_processes, imports, **environment)
         printed = []
         try:
             for number, rank in enumerate(ranks):

@@ -1,6 +1,7 @@
 """Models of accel in stages, for inference, and where chains of parts are cut."""
 
 import itertools
+import json
 import random
 
 import pytest
@@ -223,3 +224,53 @@ def test_an_error_behind_the_stages_is_one_of_all_ranks(ranks):
         chain_generation.ChainShare.sequences, pipeline_inference.like = kept
         assert model.generate(*([ids] if state.is_main_process else []), **({"max_new_tokens": 3} if state.is_main_process else {})).shape == (2, 5)
     """)
+
+
+VISION = """
+    import json
+    import os
+    import accel
+    from accel import Accelerator, ParallelismConfig, nn, optim
+    from accel.nn import functional as F
+
+    config = os.environ["CONFIG"]
+    accelerator = Accelerator(cpu=True, parallelism_config=ParallelismConfig(pp_size=2))
+
+    def new_model():
+        accel.set_seed(3)
+        return nn.from_config(config)
+
+    accel.set_seed(4)
+    images, labels = accel.randn(4, 3, 8, 8), accel.arange(4) % 3
+    whole, model = new_model(), new_model()
+    optimizers = [optim.SGD(whole.parameters(), lr=0.1), optim.SGD(model.parameters(), lr=0.1)]
+    names = {name for name, _ in whole.named_parameters()}
+    model = accelerator.prepare_model(model, pipeline={"micro_batches": 1 if "resnet" in config else 2,  # which has statistics of each
+                                                       "gather_output": 1, "check_balance": 0, "split": "parameters"})
+    optimizers[1] = accelerator.prepare_optimizer(optimizers[1])
+    own = {name for name, _ in model.named_parameters()}
+    everybody = [set(of_rank) for of_rank in accel.utils.gather_object([sorted(own)])]
+    assert set().union(*everybody) == names and all(of_rank < names for of_rank in everybody), everybody
+    for _ in range(3):
+        loss = F.cross_entropy(whole(images), labels)
+        loss.backward()
+        assert abs(accelerator.pipeline_step(model, images, labels, "cross_entropy") - loss.item()) < 1e-5
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+    with accel.no_grad():
+        expected, found = whole.eval()(images), model.eval()(images)
+    assert accel.ops.allclose(found, expected, atol=1e-5), (found, expected)
+    accelerator.end_training()
+"""
+IMAGES = {"hidden_size": 12, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 20, "image_size": 8, "patch_size": 4}
+
+
+@pytest.mark.parametrize("kind", [
+    {"model_type": "vit", "architectures": ["ViTForImageClassification"], "num_labels": 3, **IMAGES},
+    {"model_type": "clip", "architectures": ["CLIPForImageClassification"], "num_labels": 3, "vision_config": IMAGES},
+    {"model_type": "resnet", "architectures": ["ResNetForImageClassification"], "num_labels": 3, "embedding_size": 6, "hidden_sizes": [8, 12],
+     "depths": [1, 2], "layer_type": "basic"},
+], ids=lambda kind: kind["model_type"])
+def test_models_of_images_train_in_stages(ranks, kind):
+    ranks(VISION, CONFIG=json.dumps(kind))

@@ -45,3 +45,13 @@ def test_chats():
     assert tokenizer.chat_text(messages, chat_template="{{ x }}", variables={"x": 1}) == "1"
     with pytest.raises(TypeError, match="no setting 'unheard'"):
         tokenizer.chat_text(messages, unheard=1)
+
+
+def test_wrong_input():
+    tokenizer = new_tokenizer()
+    with pytest.raises(errors.ArgumentError, match="not a tokenizer"):
+        accel.Tokenizer.from_json("{")
+    with pytest.raises(errors.NotFoundError):
+        tokenizer.token_to_id("unheard of")
+    with pytest.raises(errors.KindError):
+        tokenizer.encode(3)

@@ -19,6 +19,7 @@ import types
 
 
 OF_TORCH = "import torch._dynamo"  # which its optimizers import
+OF_TRANSFORMERS = f"{OF_TORCH}; from transformers import BertForMaskedLM, GPT2LMHeadModel, LlamaForCausalLM"  # four seconds more
 OF_ACCEL = "from accel.engine import libtorch; libtorch.load()"  # the engine; behind a call of it no fork may come
 
 

@@ -146,7 +146,7 @@ ACCEL_FUNCTION accel_status_t accel_tokenizer_decode(const accel_tokenizer_t* to
     std::vector<c10::IValue> texts;
     for (const std::vector<int64_t>& row : rows_of_ids(tensor))
       texts.push_back(value_of_text(engine.decode(row.data(), row.size(), settings)));
-    return from_ivalue(tensor.dim() == 1 ? texts.front() : c10::IValue(tree::new_list(std::move(texts))));
+    return from_ivalue(tensor.dim() == 1 ? texts.front() : c10::IValue(tree::new_list(texts)));
   });
 }
 

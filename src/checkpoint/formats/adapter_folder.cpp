@@ -17,7 +17,7 @@
 namespace accel::checkpoint {
 namespace {
 
-constexpr const char* kPrefix = "base_model.model.";
+constexpr const char* kTensorPrefix = "base_model.model.";
 constexpr const char* kConfigFile = "adapter_config.json";
 constexpr const char* kTensorFile = "adapter_model.safetensors";
 
@@ -218,7 +218,8 @@ Json adapter_config(const nn::Module& model, const std::string& name) {
 
 void save_adapter(const nn::Module& model, const std::string& name, const std::string& folder) {
   NamedTensors tensors;
-  for (const auto& [path, tensor] : nn::adapter_tensors(model, name)) tensors.emplace_back(kPrefix + path, tensor);
+  for (const auto& [path, tensor] : nn::adapter_tensors(model, name))
+    tensors.emplace_back(kTensorPrefix + path, tensor);
   const std::string config = print_json(adapter_config(model, name)) + "\n";
   make_folders(folder);
   save_safetensors(folder + "/" + kTensorFile, tensors, {{"format", "pt"}});
@@ -230,9 +231,9 @@ std::vector<std::string> load_adapter(nn::Module& model, const std::string& name
   const nn::LoraConfig config = read_adapter_config(parse_json(RegularFile(path).read(), path), path);
   nn::NamedTensors tensors;
   for (const auto& [tensor_name, tensor] : load_safetensors(folder + "/" + kTensorFile).tensors) {
-    require(starts_with(tensor_name, kPrefix), Status::kCorrupt, folder, "/", kTensorFile, ": a tensor is '",
-            tensor_name, "'; expected names that begin with ", kPrefix);
-    tensors.emplace_back(tensor_name.substr(std::string_view(kPrefix).size()), tensor);
+    require(starts_with(tensor_name, kTensorPrefix), Status::kCorrupt, folder, "/", kTensorFile, ": a tensor is '",
+            tensor_name, "'; expected names that begin with ", kTensorPrefix);
+    tensors.emplace_back(tensor_name.substr(std::string_view(kTensorPrefix).size()), tensor);
   }
   const nn::AdapterNames former = nn::active_adapters(model);
   std::vector<std::string> layers = nn::add_lora(model, name, config);

@@ -12,7 +12,7 @@
 namespace accel::checkpoint {
 namespace {
 
-constexpr const char* kFormat = "accel_prompt_cache";
+constexpr const char* kPromptCacheFormat = "accel_prompt_cache";
 
 std::string layer_name(size_t layer) { return text("layers.", layer); }
 
@@ -22,16 +22,17 @@ void save_prompt_cache(const std::string& path, const nn::PromptCache& prompt) {
   NamedTensors tensors{{"tokens", at::tensor(prompt.tokens, at::kLong)}};
   for (size_t layer = 0; layer < prompt.layers.size(); layer++)
     tensors.emplace_back(layer_name(layer), prompt.layers[layer]);
-  save_safetensors(path, tensors, {{"format", kFormat}, {"layers", text(prompt.layers.size())}});
+  save_safetensors(path, tensors, {{"format", kPromptCacheFormat}, {"layers", text(prompt.layers.size())}});
 }
 
 nn::PromptCache load_prompt_cache(const std::string& path) {
   SafetensorsContents contents = load_safetensors(path);
   const auto has = [&](const std::pair<std::string, std::string>& entry) {
-    return entry.first == "format" && entry.second == kFormat;
+    return entry.first == "format" && entry.second == kPromptCacheFormat;
   };
   require(std::any_of(contents.metadata.begin(), contents.metadata.end(), has), Status::kCorrupt, path,
-          ": its metadata have no \"format\": \"", kFormat, "\"; expected a file that save_prompt_cache wrote");
+          ": its metadata have no \"format\": \"", kPromptCacheFormat,
+          "\"; expected a file that save_prompt_cache wrote");
   const auto take = [&](const std::string& name) {
     const auto found = std::find_if(contents.tensors.begin(), contents.tensors.end(),
                                     [&](const auto& entry) { return entry.first == name; });

@@ -11,11 +11,10 @@
 #include "cli/checkpoint/self_test_command.hpp"
 #include "cli/checkpoint_arguments.hpp"
 #include "cli/command_arguments.hpp"
+#include "cli/exit_status.hpp"
 
 namespace accel::program {
 namespace {
-
-enum ExitStatus : int { kSuccess = 0, kDifferent = 1, kWrongUsage = 2, kFailed = 3 };
 
 [[noreturn]] void wrong_usage(const std::string& message) { throw std::invalid_argument(message); }
 

@@ -5,12 +5,11 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "cli/exit_status.hpp"
 #include "cli/models/model_commands.hpp"
 
 namespace accel::program {
 namespace {
-
-enum ExitStatus : int { kWrongUsage = 2, kFailed = 3 };
 
 int run(const std::vector<std::string>& arguments) {
   require(!arguments.empty(), Status::kInvalidArgument, "no command is given; expected run, embed or serve");

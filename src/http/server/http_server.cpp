@@ -71,7 +71,8 @@ class EventHttpServer final : public HttpServer {
     limits_.request.body_bytes = options.most_body_bytes;
     events_.on_request = [this](uint64_t connection, HttpRequest request,
                                 const std::shared_ptr<ClientPresence>& client) {
-      answer(std::move(request), make_reply(outbox_, client, connection, request.is_version_1_0));
+      const std::shared_ptr<HttpReply> reply = make_reply(outbox_, client, connection, request.is_version_1_0);
+      answer(std::move(request), reply);
     };
     events_.on_end = [this](uint64_t connection) { connections_.erase(connection); };
     FileDescriptor socket = listen_at(options.host, options.port);

@@ -1,6 +1,7 @@
 #include "kernels/matmul/autotune_cache.hpp"
 
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -23,6 +24,25 @@ std::string as_file_name(std::string name) {
     if (!plain) c = '_';
   }
   return name;
+}
+
+constexpr time_t kSecondsOfDisturbed = 3600;
+
+bool is_recent(const std::string& path) {
+  struct stat file = {};
+  return stat(path.c_str(), &file) == 0 && time(nullptr) - file.st_mtime < kSecondsOfDisturbed;
+}
+
+std::optional<AutotuneTable> read_table(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file.is_open()) return std::nullopt;
+  std::ostringstream document;
+  document << file.rdbuf();
+  const std::optional<AutotuneTable> table = AutotuneTable::from_json(document.str());
+  if (!table)
+    log(LogLevel::kWarning, "the cached measurement '", path,
+        "' is damaged; matmuls are measured again and it is replaced");
+  return table;
 }
 
 }  // namespace
@@ -69,24 +89,17 @@ std::optional<AutotuneCache> AutotuneCache::find(const std::string& libtorch, in
 }
 
 std::optional<AutotuneTable> AutotuneCache::load() const {
-  std::ifstream file(path_, std::ios::binary);
-  if (!file.is_open()) return std::nullopt;
-  std::ostringstream document;
-  document << file.rdbuf();
-  const std::optional<AutotuneTable> table = AutotuneTable::from_json(document.str());
-  if (!table)
-    log(LogLevel::kWarning, "the cached measurement '", path_,
-        "' is damaged; matmuls are measured again and it is replaced");
-  return table;
+  if (const std::optional<AutotuneTable> table = read_table(path_)) return table;
+  return is_recent(disturbed_path()) ? read_table(disturbed_path()) : std::nullopt;
 }
 
-void AutotuneCache::store(const AutotuneTable& table) const {
+void AutotuneCache::store(const AutotuneTable& table, bool is_disturbed) const {
   // The parent too: a new user has no ~/.cache.
   const std::string parent = folder_.substr(0, folder_.rfind('/'));
   mkdir(parent.c_str(), 0700);
   mkdir(folder_.c_str(), 0700);
   try {
-    replace_file(path_, table.to_json() + "\n");
+    replace_file(is_disturbed ? disturbed_path() : path_, table.to_json() + "\n");
   } catch (const Error&) {
     log(LogLevel::kWarning, "the measurement of matmuls cannot be kept in '", path_,
         "'; each process measures again. Set XDG_CACHE_HOME to a folder that can be written");

@@ -27,10 +27,13 @@ class AutotuneCache {
                                            const std::string& processors = "/proc/cpuinfo");
 
   const std::string& path() const { return path_; }
-  // Nothing if there is no file, or if it is damaged, which is logged.
+  // Nothing if there is no file, or if it is damaged, which is logged. A disturbed table counts for an hour.
   std::optional<AutotuneTable> load() const;
-  // Atomic. A failure is logged: the next process measures again.
-  void store(const AutotuneTable& table) const;
+  // Atomic. A failure is logged: the next process measures again. A table is disturbed if other programs used the
+  // processors while it was measured: it is stored all the same, so that a run that is resumed has the same kernels.
+  void store(const AutotuneTable& table, bool is_disturbed = false) const;
+
+  std::string disturbed_path() const { return path_ + ".disturbed"; }
 
  private:
   std::string folder_;

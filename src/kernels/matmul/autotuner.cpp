@@ -52,9 +52,8 @@ Autotuner::Result Autotuner::tune(int threads) const {
   const AutotuneTable table = tune_();
   const bool is_disturbed = time.share() < kUndisturbed * threads;
   if (is_disturbed)
-    log(LogLevel::kInfo, "the measurement of matmuls is not kept: other programs used the processors meanwhile");
-  else if (cache)
-    cache->store(table);
+    log(LogLevel::kInfo, "the measurement of matmuls counts for an hour: other programs used the processors meanwhile");
+  if (cache) cache->store(table, is_disturbed);
   return {threads, table, "measured by this process", nullptr};
 }
 

@@ -186,9 +186,9 @@ void load_adapter_tensors(Module& model, const std::string& name, const NamedTen
     require(found->second.sizes() == parameter.sizes(), Status::kShapeMismatch, "the tensor '", path,
             "' of the adapter '", name, "' is ", found->second.sizes(), "; expected ", parameter.sizes());
   }
-  for (const auto& [path, tensor] : tensors)
-    require(std::any_of(places.begin(), places.end(), [&](const auto& place) { return place.first == path; }),
-            Status::kNotFound, "the adapter '", name, "' has a tensor '", path,
+  for (const auto& one : tensors)
+    require(std::any_of(places.begin(), places.end(), [&](const auto& place) { return place.first == one.first; }),
+            Status::kNotFound, "the adapter '", name, "' has a tensor '", one.first,
             "', for which the model has no place; expected an adapter that was made for this model");
   const at::NoGradGuard no_grad;
   for (const auto& [path, parameter] : places) at::Tensor(parameter).copy_(given.at(path));

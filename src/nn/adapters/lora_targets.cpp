@@ -25,9 +25,9 @@ bool is_name_end(const std::string& name, const std::string& ending) {
 }
 
 // A pattern whose expression is compiled.
-class Names {
+class LayerPatterns {
  public:
-  Names(const NamePattern& pattern, const char* field) : endings_(pattern.endings) {
+  LayerPatterns(const NamePattern& pattern, const char* field) : endings_(pattern.endings) {
     if (!pattern.expression.empty())
       expression_.emplace(pattern.expression, text(field, " is '", pattern.expression, "'"), "names of modules");
   }
@@ -106,7 +106,7 @@ std::vector<LoraTarget> lora_targets(Module& model, const LoraConfig& config) {
           "target_modules is empty; expected names of linear layers, such as 'q_proj', or 'all-linear'");
   const bool takes_all = config.targets.expression.empty() && config.targets.endings.size() == 1 &&
                          config.targets.endings.front() == kAllLinear;
-  const Names chosen(config.targets, "target_modules"), excluded(config.excluded, "exclude_modules");
+  const LayerPatterns chosen(config.targets, "target_modules"), excluded(config.excluded, "exclude_modules");
   std::vector<LoraTarget> targets;
   std::string other;  // a module that is no projection
   for (const auto& [name, module] : named_modules(model)) {

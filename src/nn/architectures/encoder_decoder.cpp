@@ -123,7 +123,7 @@ c10::IValue EncoderDecoder::forward(const Inputs& inputs) {
   if (past == nullptr || tree::sequence_items(*past).empty()) states = encoder_->call(Inputs{inputs[0], mask});
   const c10::IValue output = decoder_->call(
       Inputs{tensor_input(inputs, 2, kind()), input_or_none(inputs, 3), states, mask, input_or_none(inputs, 4)});
-  const auto scores = [&](at::Tensor hidden) { return head_->call(scale_ == 1 ? hidden : hidden * scale_); };
+  const auto scores = [&](const at::Tensor& hidden) { return head_->call(scale_ == 1 ? hidden : hidden * scale_); };
   if (output.isTensor()) return scores(output.toTensor());
   const auto parts = tree::sequence_items(output);
   return tree::new_list({scores(parts[0].toTensor()), parts[1]});

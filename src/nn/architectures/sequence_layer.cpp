@@ -43,13 +43,14 @@ at::Tensor with_mask(const at::Tensor& scores, const at::Tensor& mask) {
   return scores.masked_fill(mask.logical_not(), least);
 }
 
-enum class Source { kAll, kEarlier, kEncoder };
+enum class AttendedTo { kAll, kEarlier, kEncoder };
 
 // Inputs: hidden states; the source's states or None; mask; buckets; past: None, or [key, value] or an empty list.
 // Gives [output, mask, [key, value]].
 class SequenceAttention final : public Module, public AttentionHeads {
  public:
-  SequenceAttention(const SequenceConfig& config, const SequenceLayerNames& names, Source source, bool has_positions)
+  SequenceAttention(const SequenceConfig& config, const SequenceLayerNames& names, AttendedTo source,
+                    bool has_positions)
       : Module(config.prefix + "Attention"),
         AttentionHeads(config.num_heads, config.num_heads, config.head_size),
         source_(source),
@@ -82,16 +83,16 @@ class SequenceAttention final : public Module, public AttentionHeads {
     const at::Tensor& hidden = tensor_input(inputs, 0, kind());
     const at::Tensor query = view_heads(query_->call(hidden), head_size());
     const c10::IValue* const past = past_input(inputs, 4, kind());
-    const bool is_known = source_ == Source::kEncoder && past != nullptr && !tree::sequence_items(*past).empty();
+    const bool is_known = source_ == AttendedTo::kEncoder && past != nullptr && !tree::sequence_items(*past).empty();
     at::Tensor key, value;
     if (is_known) {
       key = tree::sequence_items(*past)[0].toTensor();
       value = tree::sequence_items(*past)[1].toTensor();
     } else {
-      const at::Tensor& source = source_ == Source::kEncoder ? tensor_input(inputs, 1, kind()) : hidden;
+      const at::Tensor& source = source_ == AttendedTo::kEncoder ? tensor_input(inputs, 1, kind()) : hidden;
       key = view_heads(key_->call(source), head_size());
       value = view_heads(value_->call(source), head_size());
-      if (past != nullptr && source_ == Source::kEarlier) put_behind(*past, key, value);
+      if (past != nullptr && source_ == AttendedTo::kEarlier) put_behind(*past, key, value);
     }
     AttentionRule rule = rule_;
     if (!is_training()) rule.dropout = 0;
@@ -101,7 +102,7 @@ class SequenceAttention final : public Module, public AttentionHeads {
     at::Tensor mixed;
     {
       const auto branch = branch_of_rank(rule.dropout, query.device());
-      mixed = source_ == Source::kEarlier
+      mixed = source_ == AttendedTo::kEarlier
                   ? attend_causally(query, key, value, rule)
                   : at::scaled_dot_product_attention(
                         query, key, value, rule.mask.defined() ? std::optional<at::Tensor>(rule.mask) : std::nullopt,
@@ -121,7 +122,7 @@ class SequenceAttention final : public Module, public AttentionHeads {
     return scores.narrow(0, split_rank() * heads_here, heads_here).unsqueeze(0);
   }
 
-  Source source_;
+  AttendedTo source_;
   AttentionRule rule_;
   ModulePtr query_, key_, value_, output_, positions_;
 };
@@ -130,14 +131,14 @@ class SequenceLayer final : public Module {
  public:
   SequenceLayer(const SequenceConfig& config, const SequenceLayerNames& names, bool is_decoder, bool has_positions)
       : Module(names.kind) {
-    const auto attention = [&](Source source, bool positions) {
+    const auto attention = [&](AttendedTo source, bool positions) {
       return std::make_shared<SequenceAttention>(config, names, source, positions);
     };
     add_at(*this, names.self_attention,
-           self_attention_ = attention(is_decoder ? Source::kEarlier : Source::kAll, has_positions));
+           self_attention_ = attention(is_decoder ? AttendedTo::kEarlier : AttendedTo::kAll, has_positions));
     add_at(*this, names.self_norm, self_norm_ = sequence_norm(config));
     if (is_decoder && !names.cross_attention.empty()) {
-      add_at(*this, names.cross_attention, cross_attention_ = attention(Source::kEncoder, false));
+      add_at(*this, names.cross_attention, cross_attention_ = attention(AttendedTo::kEncoder, false));
       add_at(*this, names.cross_norm, cross_norm_ = sequence_norm(config));
     }
     const auto widening = [&] {

@@ -80,8 +80,9 @@ SequenceLayerNames whisper_names(bool is_decoder) {
 
 // Sines and cosines [positions, size] of frequencies from 1 to 1 / 10000.
 at::Tensor sinusoids(int64_t positions, int64_t size) {
-  const at::Tensor steps = at::arange(size / 2, at::kFloat);
-  const at::Tensor frequencies = (steps * (-std::log(10000.0) / static_cast<double>(size / 2 - 1))).exp();
+  const int64_t half = size / 2;
+  const at::Tensor steps = at::arange(half, at::kFloat);
+  const at::Tensor frequencies = (steps * (-std::log(10000.0) / static_cast<double>(half - 1))).exp();
   const at::Tensor angles = at::arange(positions, at::kFloat).unsqueeze(1) * frequencies;
   return at::cat({angles.sin(), angles.cos()}, 1);
 }

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <deque>
 #include <mutex>
 #include <optional>
@@ -267,8 +268,8 @@ class ContinuousBatch::Running {
       const auto count = static_cast<int64_t>(sequence->guesses.tokens.size()) + 1;
       if (is_simple(*sequence)) {
         take(*sequence,
-             simple_row[0] != simple_row[0] ? NextTokens()
-                                            : NextTokens{{static_cast<int64_t>(simple_row[1])}, {simple_row[0]}},
+             std::isnan(simple_row[0]) ? NextTokens()
+                                       : NextTokens{{static_cast<int64_t>(simple_row[1])}, {simple_row[0]}},
              tokens);
         simple_row += 2;
       } else {

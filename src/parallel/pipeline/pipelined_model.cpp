@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "comm/collectives.hpp"
+#include "nn/cache/layer_cache.hpp"
 #include "nn/module_walks.hpp"
 #include "tensor/tree.hpp"
 
@@ -84,6 +85,10 @@ c10::IValue PipelinedModel::forward(const nn::Inputs& inputs) {
   require(!module()->is_training(), Status::kInvalidState,
           "the model is in stages on several ranks, and in training; expected accel_pipeline_step(), which computes "
           "forwards and backwards of all stages, or accel_module_train(model, 0) ahead of a forward alone");
+  for (const c10::IValue& input : inputs)
+    require(!tree::is_sequence(input) || nn::LayerCache::first_of(input) == nullptr, Status::kUnsupported,
+            "the model is in stages on several ranks, which cannot generate with a common cache; expected a model that "
+            "is sharded, split, dispatched or whole");
   return pipeline_.evaluate(inputs.empty() ? c10::IValue() : tree::new_tuple(inputs), gathers_output_);
 }
 

@@ -7,7 +7,7 @@
 
 namespace accel::parallel {
 
-using Kind = ShardingAction::Kind;
+using ShardingKind = ShardingAction::Kind;
 
 bool reshards_after_forward(const FsdpSettings& settings) {
   const ShardingStrategy strategy = settings.sharding_strategy;
@@ -33,12 +33,12 @@ ShardingActions ShardingSchedule::begin_forward(bool records) {
 }
 
 ShardingActions ShardingSchedule::begin_module(size_t group) {
-  ShardingActions actions{{Kind::kUnshard, group}};
+  ShardingActions actions{{ShardingKind::kUnshard, group}};
   if (in_backward_) return actions;  // a forward that is computed again
   is_expected_ = order_.use(group) && is_expected_;
   if (prefetches_forward_ && is_expected_)
     for (size_t i = 0; i < std::min(depth(), order_.left_in_pass()); i++)
-      actions.push_back({Kind::kStartUnshard, order_.upcoming(i)});
+      actions.push_back({ShardingKind::kStartUnshard, order_.upcoming(i)});
   return actions;
 }
 
@@ -48,7 +48,7 @@ ShardingActions ShardingSchedule::end_module(size_t group, const ModuleOutput& o
   const bool stays = output.is_recorded && (is_root(group) || !reshards_after_forward_);
   if (stays || output.has_parameters) return {};
   ShardingActions actions;
-  reshard(output.is_recorded ? Kind::kReshardForBackward : Kind::kReshard, group, actions);
+  reshard(output.is_recorded ? ShardingKind::kReshardForBackward : ShardingKind::kReshard, group, actions);
   return actions;
 }
 
@@ -65,20 +65,21 @@ bool ShardingSchedule::begin_backward(size_t group) {
 ShardingActions ShardingSchedule::begin_module_backward(size_t group) {
   begin_backward(group);
   groups_[group].has_inputs = false;
-  ShardingActions actions{{Kind::kUnshard, group}};
+  ShardingActions actions{{ShardingKind::kUnshard, group}};
   order_.use_in_backward(group);
   if (backward_prefetch_ == BackwardPrefetch::kBackwardPre) prefetch_in_backward(actions);
   return actions;
 }
 
 void ShardingSchedule::prefetch_in_backward(ShardingActions& actions) const {
-  for (const size_t group : order_.upcoming_in_backward(depth())) actions.push_back({Kind::kStartUnshard, group});
+  for (const size_t group : order_.upcoming_in_backward(depth()))
+    actions.push_back({ShardingKind::kStartUnshard, group});
 }
 
 ShardingActions ShardingSchedule::complete_gradients(size_t group, bool exchange, bool has_frozen) {
   ShardingActions actions;
   end_group(group, exchange, actions);
-  if (!has_frozen || groups_[group].has_inputs) reshard(Kind::kReshard, group, actions);
+  if (!has_frozen || groups_[group].has_inputs) reshard(ShardingKind::kReshard, group, actions);
   if (backward_prefetch_ == BackwardPrefetch::kBackwardPost) prefetch_in_backward(actions);
   return actions;
 }
@@ -86,23 +87,24 @@ ShardingActions ShardingSchedule::complete_gradients(size_t group, bool exchange
 ShardingActions ShardingSchedule::complete_inputs(size_t group, bool has_gradients) {
   groups_[group].has_inputs = true;
   ShardingActions actions;
-  if (has_gradients) reshard(Kind::kReshard, group, actions);
+  if (has_gradients) reshard(ShardingKind::kReshard, group, actions);
   return actions;
 }
 
 void ShardingSchedule::end_group(size_t group, bool exchange, ShardingActions& actions) {
   groups_[group].in_backward = false;
   if (!exchange) {
-    actions.push_back({Kind::kKeepGradients, group});
+    actions.push_back({ShardingKind::kKeepGradients, group});
     return;
   }
   finish_reduce(actions);
-  actions.push_back({Kind::kStartReduce, group});
+  actions.push_back({ShardingKind::kStartReduce, group});
   reducing_ = group;
 }
 
 void ShardingSchedule::finish_reduce(ShardingActions& actions) {
-  if (const auto former = std::exchange(reducing_, std::nullopt)) actions.push_back({Kind::kFinishReduce, *former});
+  if (const auto former = std::exchange(reducing_, std::nullopt))
+    actions.push_back({ShardingKind::kFinishReduce, *former});
 }
 
 ShardingActions ShardingSchedule::end_backward(bool exchange) {
@@ -111,7 +113,8 @@ ShardingActions ShardingSchedule::end_backward(bool exchange) {
   for (size_t group = groups_.size(); group-- > 0;)
     if (groups_[group].in_backward) end_group(group, exchange, actions);
   finish_reduce(actions);
-  for (size_t group = 0; exchange && group < groups_.size(); group++) actions.push_back({Kind::kReduceKept, group});
+  for (size_t group = 0; exchange && group < groups_.size(); group++)
+    actions.push_back({ShardingKind::kReduceKept, group});
   reshard_all(actions);
   order_.end_pass();
   return actions;
@@ -124,8 +127,8 @@ ShardingActions ShardingSchedule::set_micro_batches(bool follow) {
   reshard_all(actions);  // ahead of them what has been gathered may be older than the latest update
   keeps_micro_batches_ = follow && !reshards_after_forward_;
   if (!keeps_micro_batches_) return actions;
-  actions.push_back({Kind::kStartUnshard, groups_.size() - 1});
-  for (size_t group = 0; group + 1 < groups_.size(); group++) actions.push_back({Kind::kStartUnshard, group});
+  actions.push_back({ShardingKind::kStartUnshard, groups_.size() - 1});
+  for (size_t group = 0; group + 1 < groups_.size(); group++) actions.push_back({ShardingKind::kStartUnshard, group});
   return actions;
 }
 
@@ -137,12 +140,12 @@ void ShardingSchedule::abandon_backward() {
   is_expected_ = true;
 }
 
-void ShardingSchedule::reshard(Kind kind, size_t group, ShardingActions& actions) const {
+void ShardingSchedule::reshard(ShardingKind kind, size_t group, ShardingActions& actions) const {
   if (!keeps_micro_batches_) actions.push_back({kind, group});
 }
 
 void ShardingSchedule::reshard_all(ShardingActions& actions) const {
-  for (size_t group = 0; group < groups_.size(); group++) reshard(Kind::kReshard, group, actions);
+  for (size_t group = 0; group < groups_.size(); group++) reshard(ShardingKind::kReshard, group, actions);
 }
 
 }  // namespace accel::parallel

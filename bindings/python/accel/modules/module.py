@@ -9,10 +9,10 @@ from ..engine import calls
 from ..engine.values import to_engine
 from ..generated import methods
 from ..state.job import current
-from ..state.options import fill
 from ..tensors import dtypes, ops
 from ..tensors.device import Device, names_device
 from . import copies
+from .generation_batch import generate_options
 
 
 class Parameter:
@@ -236,16 +236,8 @@ class Module(methods.Module):
     def generate(self, input_ids, attention_mask=None, on_tokens=None, **options):
         """Lets a decoder add tokens to sequences: a dict with "tokens" [batch, length + new] and the "log_probabilities" of the new ones. `on_tokens` gets
         the new tokens [batch] as soon as they are known, and ends all sequences with False. Options are the fields of accel_generate_options_t."""
-        for name in ("stop_tokens", "decoder_tokens", "suppress_tokens", "begin_suppress_tokens"):
-            if options.get(name) is not None:
-                options[name] = [int(token) for token in options[name]]
-        if options.get("stop_sequences") is not None:
-            options["stop_sequences"] = [[int(token) for token in stop] for stop in options["stop_sequences"]]
-        if options.get("draft_model") is not None:
-            options["draft_model"] = options["draft_model"].handle
-        made = fill(capi.accel_generate_options_t(), options)
         mask = None if attention_mask is None else to_engine(attention_mask)
-        return capi.accel_module_generate(self.handle, to_engine(input_ids), mask, made, on_tokens)
+        return capi.accel_module_generate(self.handle, to_engine(input_ids), mask, generate_options(options), on_tokens)
 
     def to(self, *goals):
         """`to("cuda")`, `to(accel.bfloat16)`: moves parameters and buffers in place."""

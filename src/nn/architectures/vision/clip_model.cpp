@@ -17,6 +17,7 @@
 #include "nn/architectures/hub_names.hpp"
 #include "nn/architectures/model_config.hpp"
 #include "nn/architectures/vision/clip_towers.hpp"
+#include "nn/architectures/vision/image_embedding.hpp"
 #include "nn/architectures/vision/tower.hpp"
 #include "nn/layers/initial.hpp"
 #include "tensor/tree.hpp"
@@ -54,10 +55,34 @@ class ClipModelWithProjection final : public Module {
   ModulePtr tower_, projection_;
 };
 
+// The mean of the patches' states, as scores of classes.
+class ClipForImageClassification final : public Module {
+ public:
+  ClipForImageClassification(const Json& json, const Json& vision) : Module("CLIPForImageClassification") {
+    add_child("vision_model", tower_ = clip_vision_tower(vision, /*is_whole=*/false));
+    add_child("classifier", classifier_ = clip_classifier(vision, number_of_classes(json)));
+  }
+  std::vector<std::string> input_names() const override { return tower_->input_names(); }
+  ModuleChain chain() override {
+    return chain_with_head(tower_->chain(), "vision_model", "classifier",
+                           [this](const c10::IValue& output) { return scores_of(output); });
+  }
+
+ protected:
+  c10::IValue forward(const Inputs& inputs) override { return scores_of(tower_->call(inputs)); }
+
+ private:
+  c10::IValue scores_of(const c10::IValue& output) {
+    return classifier_->call(tower_states(output).slice(1, 1).mean(1));
+  }
+
+  ModulePtr tower_, classifier_;
+};
+
 // Inputs: input_ids [texts, length], pixel_values [images, channels, height, width], attention_mask, position_ids, and
-// return_loss, a truth value. Gives [logits of each image [images, texts], logits of each text [texts, images], vectors
-// of texts, vectors of images], with return_loss the contrastive loss in front of them: the n-th text belongs to the
-// n-th image.
+// the truth values return_loss and interpolate_pos_encoding. Gives [logits of each image [images, texts], logits of
+// each text [texts, images], vectors of texts, vectors of images], with return_loss the contrastive loss in front of
+// them: the n-th text belongs to the n-th image.
 class ClipModel final : public Module, public SingleNumbers {
  public:
   ClipModel(const Json& json, const Json& text, const Json& vision) : Module("CLIPModel") {
@@ -70,19 +95,20 @@ class ClipModel final : public Module, public SingleNumbers {
                            constant_parameter(json_number(json, "logit_scale_init_value", 2.6592), {1}, at::kFloat));
   }
   std::vector<std::string> input_names() const override {
-    return {"input_ids", "pixel_values", "attention_mask", "position_ids", "return_loss"};
+    return {"input_ids", "pixel_values", "attention_mask", "position_ids", "return_loss", kInterpolates};
   }
   std::vector<std::string> single_numbers() const override { return {"logit_scale"}; }
 
  protected:
   c10::IValue forward(const Inputs& inputs) override {
     const auto given = [&](size_t place) { return place < inputs.size() ? inputs[place] : c10::IValue(); };
-    const at::Tensor images = unit(*vision_projection_, vision_->call(Inputs{tensor_input(inputs, 1, kind())}));
+    const at::Tensor images =
+        unit(*vision_projection_, vision_->call(Inputs{tensor_input(inputs, 1, kind()), given(5)}));
     const at::Tensor texts =
         unit(*text_projection_, text_->call(Inputs{tensor_input(inputs, 0, kind()), given(2), given(3)}));
     const at::Tensor scores = at::matmul(texts, images.t()) * parameter(scale_).exp();
     std::vector<c10::IValue> results{scores.t(), scores, texts, images};
-    if (wants_loss(given(4))) results.insert(results.begin(), loss_of(scores));
+    if (flag_input(inputs, 4, "return_loss", kind())) results.insert(results.begin(), loss_of(scores));
     return tree::new_list(std::move(results));
   }
 
@@ -90,13 +116,6 @@ class ClipModel final : public Module, public SingleNumbers {
   static at::Tensor unit(Module& projection, const c10::IValue& output) {
     const at::Tensor vectors = projection.call(tower_pooled(output));
     return vectors / vectors.pow(2).sum(-1, /*keepdim=*/true).sqrt();
-  }
-
-  bool wants_loss(const c10::IValue& given) const {
-    if (given.isNone()) return false;
-    require(given.isBool(), Status::kTypeMismatch, "return_loss of a module of kind '", kind(), "' is a ",
-            tree::kind_name(given), "; expected a truth value");
-    return given.toBool();
   }
 
   static at::Tensor loss_of(const at::Tensor& scores) {
@@ -126,6 +145,7 @@ ModulePtr with_dtype(ModulePtr model, const Json& json) {
   return model;
 }
 
+constexpr const char* kClassifier = "CLIPForImageClassification";
 constexpr const char* kTextNames[] = {"CLIPTextModel", "CLIPTextModelWithProjection"};
 constexpr const char* kVisionNames[] = {"CLIPVisionModel", "CLIPVisionModelWithProjection"};
 
@@ -139,8 +159,9 @@ ModulePtr tower_model(const std::string& name, const Json& json) {
 
 ModulePtr build_clip(const Json& json) {
   const std::string name =
-      model_class(json, {"CLIPModel", kTextNames[0], kTextNames[1], kVisionNames[0], kVisionNames[1]});
+      model_class(json, {"CLIPModel", kClassifier, kTextNames[0], kTextNames[1], kVisionNames[0], kVisionNames[1]});
   const Json text = tower_config(json, "text_config"), vision = tower_config(json, "vision_config");
+  if (name == kClassifier) return with_dtype(std::make_shared<ClipForImageClassification>(json, vision), json);
   if (name == "CLIPModel") return with_dtype(std::make_shared<ClipModel>(json, text, vision), json);
   return with_dtype(tower_model(name, name.rfind("CLIPText", 0) == 0 ? text : vision), json);
 }

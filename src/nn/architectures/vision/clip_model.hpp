@@ -7,7 +7,8 @@
 
 namespace accel::nn {
 
-// CLIPModel, or a class of one tower, which `architectures` may also name in the configuration of both.
+// CLIPModel, CLIPForImageClassification, or a class of one tower, which `architectures` may also name in the
+// configuration of both.
 ModulePtr build_clip(const Json& config);
 // CLIPTextModel, which is the default, or CLIPTextModelWithProjection.
 ModulePtr build_clip_text(const Json& config);

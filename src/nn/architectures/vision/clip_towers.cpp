@@ -184,11 +184,11 @@ class ClipVisionTower final : public ClipTower {
     add_clip_layers(json, /*is_causal=*/false);
     add_child("post_layernorm", norm_ = sequence_norm(config_));
   }
-  std::vector<std::string> input_names() const override { return {"pixel_values"}; }
+  std::vector<std::string> input_names() const override { return {"pixel_values", kInterpolates}; }
 
  protected:
   Embedded embed(const Inputs& inputs) override {
-    return {pre_norm_->call(embeddings_->call(only_tensor(inputs))), {}, {}};
+    return {pre_norm_->call(embeddings_->call(inputs).toTensor()), {}, {}};
   }
   c10::IValue finish(const at::Tensor& hidden, const at::Tensor&) override {
     return tree::new_list({hidden, norm_->call(hidden.select(1, 0))});
@@ -211,6 +211,11 @@ ModulePtr clip_projection(const Json& json, bool is_text, int64_t size) {
   const SequenceConfig config = read_clip_layer(json, is_text);
   const double deviation = clip_factor(json) / std::sqrt(static_cast<double>(config.model_size));
   return std::make_shared<Linear>(normal_weight(size, config.model_size, deviation, at::kFloat), at::Tensor());
+}
+
+ModulePtr clip_classifier(const Json& json, int64_t classes) {
+  const ModulePtr scores = clip_projection(json, /*is_text=*/false, classes);
+  return std::make_shared<Linear>(find_tensor(*scores, "weight"), constant_parameter(0, {classes}, at::kFloat));
 }
 
 }  // namespace accel::nn

@@ -14,6 +14,8 @@ ModulePtr clip_vision_tower(const Json& config, bool is_whole);
 
 // A projection of pooled states, without a bias.
 ModulePtr clip_projection(const Json& tower_config, bool is_text, int64_t size);
+// The scores of an image's classes.
+ModulePtr clip_classifier(const Json& vision_config, int64_t classes);
 constexpr int64_t kClipProjection = 512;  // its default size
 
 }  // namespace accel::nn

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/upsample_bicubic2d.h>
 
 #include <algorithm>
 #include <memory>
@@ -12,8 +13,10 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "nn/architectures/decoder_stream.hpp"
 #include "nn/architectures/encoder.hpp"
 #include "nn/architectures/model_config.hpp"
+#include "nn/architectures/vision/tower.hpp"
 #include "nn/layers/convolution.hpp"
 #include "nn/layers/dropout.hpp"
 #include "nn/layers/embedding.hpp"
@@ -51,22 +54,37 @@ class ImageEmbedding final : public Module {
       position_parameter_ = add_parameter(names.positions, positions);
     if (config.dropout > 0) add_child("dropout", dropout_ = std::make_shared<Dropout>(config.dropout));
   }
-  std::vector<std::string> input_names() const override { return {"pixel_values"}; }
+  std::vector<std::string> input_names() const override { return {"pixel_values", kInterpolates}; }
 
  protected:
   c10::IValue forward(const Inputs& inputs) override {
-    const at::Tensor& images = only_tensor(inputs);
-    require_images(images, config_.channels, &config_.image, kind());
+    const at::Tensor& images = tensor_input(inputs, 0, kind());
+    const bool interpolates = flag_input(inputs, 1, kInterpolates, kind());
+    require_images(images, config_.channels, interpolates ? nullptr : &config_.image, kind());
+    const int64_t height = images.size(2) / config_.patch.height, width = images.size(3) / config_.patch.width;
+    require(height > 0 && width > 0, Status::kShapeMismatch, kind(), " was called with the shape ", images.sizes(),
+            "; expected images with patches of ", config_.patch.height, " x ", config_.patch.width);
     const at::Tensor& token = parameter(class_token_);
     const at::Tensor patches = patches_->call(images.to(token.scalar_type())).flatten(2).transpose(1, 2);
     at::Tensor hidden = at::cat({token.expand({images.size(0), 1, config_.size}), patches}, 1);
-    hidden = hidden + (positions_ == nullptr
-                           ? parameter(position_parameter_)
-                           : positions_->call(sequence_positions(0, hidden.size(1), hidden.device())).unsqueeze(0));
+    hidden = hidden + positions(height, width, hidden.device());
     return dropout_ == nullptr ? hidden : dropout_->call(hidden);
   }
 
  private:
+  // Gives [1, 1 + patches, size]. Positions of patches are a picture, which is resized to theirs.
+  at::Tensor positions(int64_t height, int64_t width, c10::Device device) {
+    const at::Tensor known = positions_ == nullptr
+                                 ? parameter(position_parameter_)
+                                 : positions_->call(sequence_positions(0, config_.positions(), device)).unsqueeze(0);
+    const int64_t rows = config_.image.height / config_.patch.height,
+                  columns = config_.image.width / config_.patch.width;
+    if (height == rows && width == columns) return known;
+    const at::Tensor picture = known.slice(1, 1).reshape({1, rows, columns, config_.size}).permute({0, 3, 1, 2});
+    const at::Tensor resized = at::upsample_bicubic2d(picture, {height, width}, /*align_corners=*/false);
+    return at::cat({known.slice(1, 0, 1), resized.flatten(2).transpose(1, 2)}, 1);
+  }
+
   ImageEmbeddingConfig config_;
   size_t class_token_ = 0, position_parameter_ = 0;
   ModulePtr patches_, positions_, dropout_;

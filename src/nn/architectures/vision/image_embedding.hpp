@@ -19,6 +19,9 @@ ImageExtent image_extent(const Json& config, const char* key, int64_t otherwise)
 // Throws SHAPE_MISMATCH unless the tensor is [batch, channels, height, width]. Without `extent`, images have any size.
 void require_images(const at::Tensor& images, int64_t channels, const ImageExtent* extent, const std::string& kind);
 
+// The input that lets images have any size.
+constexpr const char* kInterpolates = "interpolate_pos_encoding";
+
 // Paths below the module.
 struct ImageEmbeddingNames {
   const char *kind, *class_token, *patches, *positions;
@@ -36,7 +39,8 @@ struct ImageEmbeddingConfig {
   int64_t positions() const { return (image.height / patch.height) * (image.width / patch.width) + 1; }
 };
 
-// Maps images [batch, channels, height, width] to states [batch, 1 + patches, size].
+// Maps images [batch, channels, height, width] to states [batch, 1 + patches, size]. The second input is whether images
+// of other sizes get the positions in between.
 ModulePtr image_embedding(const ImageEmbeddingConfig& config, const ImageEmbeddingNames& names);
 
 }  // namespace accel::nn

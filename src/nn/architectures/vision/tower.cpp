@@ -69,6 +69,13 @@ ModuleChain Tower::chain() {
   return chain;
 }
 
+bool flag_input(const Inputs& inputs, size_t place, const char* name, const std::string& kind) {
+  if (place >= inputs.size() || inputs[place].isNone()) return false;
+  require(inputs[place].isBool(), Status::kTypeMismatch, name, " of a module of kind '", kind, "' is a ",
+          tree::kind_name(inputs[place]), "; expected a truth value");
+  return inputs[place].toBool();
+}
+
 at::Tensor tower_states(const c10::IValue& output) {
   return output.isTensor() ? output.toTensor() : tree::sequence_items(output)[0].toTensor();
 }

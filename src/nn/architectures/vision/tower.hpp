@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,8 @@ class Tower : public Module {
   std::vector<ModulePtr> layers_;
 };
 
+// Whether an input that may be missing is true.
+bool flag_input(const Inputs& inputs, size_t place, const char* name, const std::string& kind);
 // The states of a tower's output.
 at::Tensor tower_states(const c10::IValue& output);
 // The pooled vectors of a tower's output.

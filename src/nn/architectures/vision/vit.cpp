@@ -74,10 +74,10 @@ class VitModel final : public Tower {
     pooler->add_child("activation", activation_ = std::make_shared<Activation>(activation));
     add_child("pooler", pooler);
   }
-  std::vector<std::string> input_names() const override { return {"pixel_values"}; }
+  std::vector<std::string> input_names() const override { return {"pixel_values", kInterpolates}; }
 
  protected:
-  Embedded embed(const Inputs& inputs) override { return {embeddings_->call(only_tensor(inputs)), {}, {}}; }
+  Embedded embed(const Inputs& inputs) override { return {embeddings_->call(inputs).toTensor(), {}, {}}; }
 
   c10::IValue finish(const at::Tensor& hidden, const at::Tensor&) override {
     at::Tensor states = norm_->call(hidden);
