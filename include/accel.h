@@ -89,6 +89,7 @@ extern "C" {
 #include "accel/operator.h"
 #include "accel/module.h"
 #include "accel/generation.h"
+#include "accel/adapters.h"
 #include "accel/optimizer_options.h"
 #include "accel/optimizer.h"
 #include "accel/scheduler.h"

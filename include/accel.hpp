@@ -422,6 +422,13 @@ struct GenerationBatchOptions : accel_generation_batch_options_t {
   GenerationBatchOptions() : accel_generation_batch_options_t(ACCEL_GENERATION_BATCH_OPTIONS_INIT) {}
 };
 
+// LoRA: to the product of a linear layer with a frozen weight comes that of two small trained matrices, scaled by alpha
+// / rank (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021). Lists, texts and maps are those of
+// PEFT's LoraConfig.
+struct LoraOptions : accel_lora_options_t {
+  LoraOptions() : accel_lora_options_t(ACCEL_LORA_OPTIONS_INIT) {}
+};
+
 // Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.
 struct AdamOptions : accel_adam_options_t {
   AdamOptions() : accel_adam_options_t(ACCEL_ADAM_OPTIONS_INIT) {}
@@ -1437,6 +1444,38 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
                                         out.put()));
     return out;
   }
+
+  // Adds an adapter to linear layers, and makes it the only active one.
+  void add_adapter(const std::string& name, const LoraOptions& options = {}) {
+    detail::check(accel_module_add_adapter(get(), name.c_str(), &options));
+  }
+
+  // Adds an adapter of a folder of PEFT, adapter_config.json and adapter_model.safetensors, and makes it the only
+  // active one.
+  void load_adapter(const std::string& name, const std::string& folder) {
+    detail::check(accel_module_load_adapter(get(), name.c_str(), folder.c_str()));
+  }
+
+  // Tells what adapters a model has.
+  Value adapters() const {
+    Value out;
+    detail::check(accel_module_adapters(get(), out.put()));
+    return out;
+  }
+
+  // Chooses the adapters that act, one after the other, and are trained.
+  void activate_adapters(const std::vector<std::string>& names = {}) {
+    detail::check(accel_module_activate_adapters(get(), detail::borrowed(names).data(), names.size()));
+  }
+
+  // Adds the active adapters to the weights, so that they cost nothing any more, in float32 and rounded once.
+  void merge_adapters() { detail::check(accel_module_merge_adapters(get())); }
+
+  // Takes merged adapters away from the weights again, up to rounding.
+  void unmerge_adapters() { detail::check(accel_module_unmerge_adapters(get())); }
+
+  // Removes an adapter.
+  void remove_adapter(const std::string& name) { detail::check(accel_module_remove_adapter(get(), name.c_str())); }
 
   // Runs a model for several batches that share one pass over its offloaded weights: each block is brought once, and
   // runs for all batches before the next one.
@@ -2810,6 +2849,11 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out.string();
   }
 
+  // Writes an adapter as a folder of PEFT.
+  void save_adapter(const Module& module, const std::string& name, const std::string& folder) {
+    detail::check(accel_save_adapter(get(), module.get(), name.c_str(), folder.c_str()));
+  }
+
   // Whether the latest update of any prepared optimizer was skipped.
   bool any_optimizer_step_was_skipped() const { return accel_any_optimizer_step_was_skipped(self()) == 1; }
 
@@ -3888,6 +3932,14 @@ inline Scope init_on_device(accel_device_t device, bool include_buffers) {
 // when it needs them.
 inline void checkpoint_activations(const Module& module, const ActivationCheckpointingOptions& options = {}) {
   detail::check(accel_checkpoint_activations(module.get(), &options));
+}
+
+// In calls of this thread inside, these adapters act in place of the active ones, in all models that have them: a
+// request of a server can choose its own.
+inline Scope use_adapters(const std::vector<std::string>& names = {}) {
+  Scope out;
+  detail::check(accel_use_adapters_begin(detail::borrowed(names).data(), names.size(), out.put()));
+  return out;
 }
 
 // A new loader over the same data whose first epoch leaves out its first batches.

@@ -87,6 +87,10 @@ static inline void go_unset_accel_generation_batch_options_t(accel_generation_ba
   *options = (accel_generation_batch_options_t)ACCEL_GENERATION_BATCH_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_lora_options_t(accel_lora_options_t *options) {
+  *options = (accel_lora_options_t)ACCEL_LORA_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_adam_options_t(accel_adam_options_t *options) {
   *options = (accel_adam_options_t)ACCEL_ADAM_OPTIONS_INIT;
 }
@@ -1396,6 +1400,42 @@ static inline accel_status_t go_accel_generation_batch_cancel(accel_generation_b
 
 static inline accel_status_t go_accel_generation_batch_info(const accel_generation_batch_t *batch, accel_value_t *out, go_failure *failure) {
   return go_checked(accel_generation_batch_info(batch, out), failure);
+}
+
+static inline accel_status_t go_accel_module_add_adapter(accel_module_t *module, const char *name, const accel_lora_options_t *options, go_failure *failure) {
+  return go_checked(accel_module_add_adapter(module, name, options), failure);
+}
+
+static inline accel_status_t go_accel_module_load_adapter(accel_module_t *module, const char *name, const char *folder, go_failure *failure) {
+  return go_checked(accel_module_load_adapter(module, name, folder), failure);
+}
+
+static inline accel_status_t go_accel_save_adapter(accel_state_t *state, const accel_module_t *module, const char *name, const char *folder, go_failure *failure) {
+  return go_checked(accel_save_adapter(state, module, name, folder), failure);
+}
+
+static inline accel_status_t go_accel_module_adapters(const accel_module_t *module, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_module_adapters(module, out), failure);
+}
+
+static inline accel_status_t go_accel_module_activate_adapters(accel_module_t *module, const char *const *names, size_t n_names, go_failure *failure) {
+  return go_checked(accel_module_activate_adapters(module, names, n_names), failure);
+}
+
+static inline accel_status_t go_accel_module_merge_adapters(accel_module_t *module, go_failure *failure) {
+  return go_checked(accel_module_merge_adapters(module), failure);
+}
+
+static inline accel_status_t go_accel_module_unmerge_adapters(accel_module_t *module, go_failure *failure) {
+  return go_checked(accel_module_unmerge_adapters(module), failure);
+}
+
+static inline accel_status_t go_accel_module_remove_adapter(accel_module_t *module, const char *name, go_failure *failure) {
+  return go_checked(accel_module_remove_adapter(module, name), failure);
+}
+
+static inline accel_status_t go_accel_use_adapters_begin(const char *const *names, size_t n_names, accel_scope_t **out, go_failure *failure) {
+  return go_checked(accel_use_adapters_begin(names, n_names, out), failure);
 }
 
 static inline accel_status_t go_accel_optimizer_adamw(const accel_module_t *module, const accel_adam_options_t *options, accel_optimizer_t **out, go_failure *failure) {
@@ -3239,6 +3279,12 @@ type SentencePooling int32
 // Recompute: The activations that backward computes again. The numbers are pinned.
 type Recompute int32
 
+// LoraInit: The first values of an adapter. The numbers are pinned.
+type LoraInit int32
+
+// LoraBias: The biases that are trained with an adapter, and saved with it. The numbers are pinned.
+type LoraBias int32
+
 // MuonAdjust: How Muon scales the learning rate of an A x B matrix. The numbers are pinned.
 type MuonAdjust int32
 
@@ -3665,6 +3711,23 @@ const RecomputeAll Recompute = 1
 
 // RecomputeKeepMatmuls: the same without matmuls, convolutions and attention on the CPU, whose results are kept
 const RecomputeKeepMatmuls Recompute = 2
+
+// LoraInitZero: lora_A as a linear layer has it, lora_B 0: the model begins as it was
+const LoraInitZero LoraInit = 0
+
+// LoraInitGaussian: lora_A normal with deviation 1 / rank, lora_B 0
+const LoraInitGaussian LoraInit = 1
+
+// LoraInitRandom: both as linear layers have them: the model changes at once
+const LoraInitRandom LoraInit = 2
+
+const LoraBiasNone LoraBias = 0
+
+// LoraBiasAll: of all modules
+const LoraBiasAll LoraBias = 1
+
+// LoraBiasLoraOnly: of the layers with the adapter
+const LoraBiasLoraOnly LoraBias = 2
 
 // MuonAdjustOriginal: by sqrt(max(1, A / B))
 const MuonAdjustOriginal MuonAdjust = 0
@@ -5392,6 +5455,92 @@ func (options *GenerationBatchOptions) c(given *arguments) *C.accel_generation_b
 	if options.ReusePrompts != nil {
 		made.reuse_prompts = C.accel_flag_t(flag(*options.ReusePrompts))
 	}
+	return made
+}
+
+// LoraOptions: LoRA: to the product of a linear layer with a frozen weight comes that of two small trained matrices,
+// scaled by alpha / rank (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021). Lists, texts and
+// maps are those of PEFT's LoraConfig.
+type LoraOptions struct {
+	// The rank of the matrices. In [1, inf). Default 8
+	Rank *int64
+
+	// The scale is alpha / rank. In [0, inf). Default 8
+	Alpha *float64
+
+	// The probability that an input of the adapter is 0 in training. In [0, 1). Default 0
+	Dropout *float64
+
+	// 1: the scale is alpha / sqrt(rank) (Kalajdzievski, "A Rank Stabilization Scaling Factor", 2023). Default 0
+	UseRslora *bool
+
+	// 1: DoRA, which trains the magnitude of each output as well (Liu et al., 2024). Default 0
+	UseDora *bool
+
+	// Its first values. Default ZERO
+	Init *LoraInit
+
+	// The biases that are trained as well. Default NONE
+	Bias *LoraBias
+
+	// The linear layers: a list of the ends of their names, such as ["q_proj", "v_proj"], or one text, a regular
+	// expression of whole names. Default: all but children of the model itself, such as lm_head, which "all-
+	// linear" means too
+	TargetModules any
+
+	// The layers among them that get none, in the same way. Default: none
+	ExcludeModules any
+
+	// A list of INT: only modules with these numbers in their names, as 3 in "model.layers.3.mlp". Default: all
+	LayersToTransform any
+
+	// A list of STRING: what stands in front of these numbers, such as "layers". Default: anything
+	LayersPattern any
+
+	// A map from ends of names, regular expressions, to INT: other ranks for these layers. Default: none
+	RankPattern any
+
+	// A map in the same way to numbers: other alphas. Default: none
+	AlphaPattern any
+
+	// A list of the ends of names: modules that are trained whole and saved with the adapter. Default: none
+	ModulesToSave any
+}
+
+func (options *LoraOptions) c(given *arguments) *C.accel_lora_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_lora_options_t)(given.room(C.sizeof_accel_lora_options_t))
+	C.go_unset_accel_lora_options_t(made)
+	if options.Rank != nil {
+		made.rank = C.int64_t(*options.Rank)
+	}
+	if options.Alpha != nil {
+		made.alpha = C.double(*options.Alpha)
+	}
+	if options.Dropout != nil {
+		made.dropout = C.double(*options.Dropout)
+	}
+	if options.UseRslora != nil {
+		made.use_rslora = C.accel_flag_t(flag(*options.UseRslora))
+	}
+	if options.UseDora != nil {
+		made.use_dora = C.accel_flag_t(flag(*options.UseDora))
+	}
+	if options.Init != nil {
+		made.init = C.accel_lora_init_t(*options.Init)
+	}
+	if options.Bias != nil {
+		made.bias = C.accel_lora_bias_t(*options.Bias)
+	}
+	made.target_modules = given.optional(options.TargetModules)
+	made.exclude_modules = given.optional(options.ExcludeModules)
+	made.layers_to_transform = given.optional(options.LayersToTransform)
+	made.layers_pattern = given.optional(options.LayersPattern)
+	made.rank_pattern = given.optional(options.RankPattern)
+	made.alpha_pattern = given.optional(options.AlphaPattern)
+	made.modules_to_save = given.optional(options.ModulesToSave)
 	return made
 }
 
@@ -13883,6 +14032,167 @@ func (batch *GenerationBatch) Info() (out any, err error) {
 	}
 	out = made(&cOut)
 	return
+}
+
+// AddAdapter is accel_module_add_adapter. Adds an adapter to linear layers, and makes it the only active one. Nothing
+// else of the model is trained from then on but what options.bias and options.modules_to_save name: optimizers and
+// prepared models that are made afterwards see only that. The adapter is in float32 beside a weight in half
+// precision.
+//
+//   - module: A model that is not prepared yet; it may be dispatched or offloaded.
+//   - name: Its name, without a dot.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; ALREADY_EXISTS; INVALID_ARGUMENT that names the field; TYPE_MISMATCH; NOT_FOUND when no linear
+// layer has such a name; UNSUPPORTED for another layer, or one that is split over ranks; INVALID_STATE for a model
+// that is prepared.
+func (module *Module) AddAdapter(name string, options *LoraOptions) error {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_module_add_adapter(module.c(), given.text(name), cOptions, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	return status(code, failure)
+}
+
+// LoadAdapter is accel_module_load_adapter. Adds an adapter of a folder of PEFT, adapter_config.json and
+// adapter_model.safetensors, and makes it the only active one. The model is as it was if the folder does not fit it.
+//
+//   - module: As in accel_module_add_adapter().
+//   - name: Its name, without a dot.
+//   - folder: The folder.
+//
+// Returns: As accel_module_add_adapter(); NOT_FOUND for a file or a tensor that is not there; CORRUPT;
+// SHAPE_MISMATCH; UNSUPPORTED for an adapter that is not LoRA or DoRA.
+func (module *Module) LoadAdapter(name string, folder string) error {
+	var given arguments
+	defer given.end()
+	var failure C.go_failure
+	code := C.go_accel_module_load_adapter(module.c(), given.text(name), given.text(folder), &failure)
+	runtime.KeepAlive(module)
+	return status(code, failure)
+}
+
+// SaveAdapter is accel_save_adapter. Writes an adapter as a folder of PEFT. Collective for a model of which ranks
+// store parts; the main process writes.
+//
+//   - state: A state.
+//   - module: A model, prepared or not.
+//   - name: One of its adapters.
+//   - folder: The folder, which is made if it is not there.
+//
+// Returns: ACCEL_OK; NOT_FOUND for an adapter that the model lacks; IO.
+func (state *State) SaveAdapter(module *Module, name string, folder string) error {
+	var given arguments
+	defer given.end()
+	var failure C.go_failure
+	code := C.go_accel_save_adapter(state.c(), module.c(), given.text(name), given.text(folder), &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(module)
+	return status(code, failure)
+}
+
+// Adapters is accel_module_adapters. Tells what adapters a model has.
+//
+//   - module: A model, prepared or not.
+//
+// Returns: ACCEL_OK.
+func (module *Module) Adapters() (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_module_adapters(module.c(), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
+}
+
+// ActivateAdapters is accel_module_activate_adapters. Chooses the adapters that act, one after the other, and are
+// trained.
+//
+//   - module: A model that is not prepared; for one that is, accel_use_adapters_begin() chooses without training
+//     others.
+//   - names: Adapters of the model. May be NULL when there are none: the model is as it was without them.
+//
+// Returns: ACCEL_OK; NOT_FOUND for one that the model lacks; INVALID_STATE for a model that is prepared.
+func (module *Module) ActivateAdapters(names []string) error {
+	var given arguments
+	defer given.end()
+	var failure C.go_failure
+	code := C.go_accel_module_activate_adapters(module.c(), given.texts(names), C.size_t(len(names)), &failure)
+	runtime.KeepAlive(module)
+	return status(code, failure)
+}
+
+// MergeAdapters is accel_module_merge_adapters. Adds the active adapters to the weights, so that they cost nothing
+// any more, in float32 and rounded once. accel_save_model() and its relatives write the merged model, without the
+// adapters.
+//
+//   - module: A model, prepared or not, whose weights are whole and in memory.
+//
+// Returns: ACCEL_OK; INVALID_STATE for weights that are offloaded, sharded or without values.
+func (module *Module) MergeAdapters() error {
+	var failure C.go_failure
+	code := C.go_accel_module_merge_adapters(module.c(), &failure)
+	runtime.KeepAlive(module)
+	return status(code, failure)
+}
+
+// UnmergeAdapters is accel_module_unmerge_adapters. Takes merged adapters away from the weights again, up to
+// rounding.
+//
+//   - module: As in accel_module_merge_adapters().
+//
+// Returns: As accel_module_merge_adapters().
+func (module *Module) UnmergeAdapters() error {
+	var failure C.go_failure
+	code := C.go_accel_module_unmerge_adapters(module.c(), &failure)
+	runtime.KeepAlive(module)
+	return status(code, failure)
+}
+
+// RemoveAdapter is accel_module_remove_adapter. Removes an adapter. What was trained beside it stays.
+//
+//   - module: A model that is not prepared.
+//   - name: One of its adapters.
+//
+// Returns: ACCEL_OK; NOT_FOUND for one that the model lacks; INVALID_STATE for one that is merged, or a model that is
+// prepared.
+func (module *Module) RemoveAdapter(name string) error {
+	var given arguments
+	defer given.end()
+	var failure C.go_failure
+	code := C.go_accel_module_remove_adapter(module.c(), given.text(name), &failure)
+	runtime.KeepAlive(module)
+	return status(code, failure)
+}
+
+// UseAdapters is accel_use_adapters_begin. In calls of this thread inside, these adapters act in place of the active
+// ones, in all models that have them: a request of a server can choose its own. What is trained does not change;
+// backward takes the adapters of the forward. The innermost scope counts.
+//
+//   - names: Adapters. May be NULL when there are none.
+//
+// Returns: ACCEL_OK.
+func UseAdapters(names []string, body func(*Scope) error) error {
+	var given arguments
+	defer given.end()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var cOut *C.accel_scope_t
+	var failure C.go_failure
+	code := C.go_accel_use_adapters_begin(given.texts(names), C.size_t(len(names)), &cOut, &failure)
+	if err := status(code, failure); err != nil {
+		return err
+	}
+	return inside(cOut, body)
 }
 
 // OptimizerAdamw is accel_optimizer_adamw. AdamW over the parameters of a module.

@@ -376,6 +376,8 @@ typedef int32_t accel_cpu_memory_t;
 typedef int32_t accel_reduction_t;
 typedef int32_t accel_sentence_pooling_t;
 typedef int32_t accel_recompute_t;
+typedef int32_t accel_lora_init_t;
+typedef int32_t accel_lora_bias_t;
 typedef int32_t accel_muon_adjust_t;
 typedef int32_t accel_update_precision_t;
 typedef int32_t accel_anneal_strategy_t;
@@ -444,6 +446,10 @@ static const char accel_generate_options_text[] = "accel_generate_options_t(*, m
 static const char accel_generation_batch_options_text[] = "accel_generation_batch_options_t(*, max_sequences=16, max_cached_tokens=0, max_prompt_tokens=512, reuse_prompts=1)\n--\n\nHow much a generation batch does at once, and what it may keep.\n\nmax_sequences: The most sequences that get tokens in one step; others wait. In [1, 65536]. Default 16\nmax_cached_tokens: The most tokens whose keys and values are kept, of all sequences together; 0: as many as the sequences need. A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0\nmax_prompt_tokens: The most tokens of prompts that one step computes: long prompts are computed in several steps, so that the tokens of other sequences do not wait for them. In [1, inf). Default 512\nreuse_prompts: 1: keys and values of sequences that have ended stay while there is room, and a prompt that begins as an earlier one does is computed from there on. Default 1";
 %}
 %accel_options(accel_generation_batch_options, ACCEL_GENERATION_BATCH_OPTIONS_INIT, )
+%{
+static const char accel_lora_options_text[] = "accel_lora_options_t(*, rank=8, alpha=8, dropout=0, use_rslora=0, use_dora=0, init=ACCEL_LORA_INIT_ZERO, bias=ACCEL_LORA_BIAS_NONE, target_modules=None, exclude_modules=None, layers_to_transform=None, layers_pattern=None, rank_pattern=None, alpha_pattern=None, modules_to_save=None)\n--\n\nLoRA: to the product of a linear layer with a frozen weight comes that of two small trained matrices, scaled by alpha / rank (Hu et al., \"LoRA: Low-Rank Adaptation of Large Language Models\", 2021). Lists, texts and maps are those of PEFT's LoraConfig.\n\nrank: The rank of the matrices. In [1, inf). Default 8\nalpha: The scale is alpha / rank. In [0, inf). Default 8\ndropout: The probability that an input of the adapter is 0 in training. In [0, 1). Default 0\nuse_rslora: 1: the scale is alpha / sqrt(rank) (Kalajdzievski, \"A Rank Stabilization Scaling Factor\", 2023). Default 0\nuse_dora: 1: DoRA, which trains the magnitude of each output as well (Liu et al., 2024). Default 0\ninit: Its first values. Default ZERO\nbias: The biases that are trained as well. Default NONE\ntarget_modules: The linear layers: a list of the ends of their names, such as [\"q_proj\", \"v_proj\"], or one text, a regular expression of whole names. Default: all but children of the model itself, such as lm_head, which \"all-linear\" means too\nexclude_modules: The layers among them that get none, in the same way. Default: none\nlayers_to_transform: A list of INT: only modules with these numbers in their names, as 3 in \"model.layers.3.mlp\". Default: all\nlayers_pattern: A list of STRING: what stands in front of these numbers, such as \"layers\". Default: anything\nrank_pattern: A map from ends of names, regular expressions, to INT: other ranks for these layers. Default: none\nalpha_pattern: A map in the same way to numbers: other alphas. Default: none\nmodules_to_save: A list of the ends of names: modules that are trained whole and saved with the adapter. Default: none";
+%}
+%accel_options(accel_lora_options, ACCEL_LORA_OPTIONS_INIT, free_value((accel_value_t *)$self->target_modules); free_value((accel_value_t *)$self->exclude_modules); free_value((accel_value_t *)$self->layers_to_transform); free_value((accel_value_t *)$self->layers_pattern); free_value((accel_value_t *)$self->rank_pattern); free_value((accel_value_t *)$self->alpha_pattern); free_value((accel_value_t *)$self->modules_to_save);)
 %{
 static const char accel_adam_options_text[] = "accel_adam_options_t(*, lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=None, amsgrad=0, maximize=0)\n--\n\nAdam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.\n\nlr: In [0, inf). Default 1e-3\nbeta1: In [0, 1). Default 0.9\nbeta2: In [0, 1). Default 0.999\neps: In [0, inf). Default 1e-8\nweight_decay: In [0, inf). Default: 0 for Adam, 0.01 for AdamW\namsgrad: Default 0\nmaximize: Default 0";
 %}
@@ -803,6 +809,22 @@ typedef struct accel_generation_batch_options {
   int64_t max_prompt_tokens;
   accel_flag_t reuse_prompts;
 } accel_generation_batch_options_t;
+typedef struct accel_lora_options {
+  int64_t rank;
+  double alpha;
+  double dropout;
+  accel_flag_t use_rslora;
+  accel_flag_t use_dora;
+  accel_lora_init_t init;
+  accel_lora_bias_t bias;
+  const accel_value_t *target_modules;
+  const accel_value_t *exclude_modules;
+  const accel_value_t *layers_to_transform;
+  const accel_value_t *layers_pattern;
+  const accel_value_t *rank_pattern;
+  const accel_value_t *alpha_pattern;
+  const accel_value_t *modules_to_save;
+} accel_lora_options_t;
 typedef struct accel_adam_options {
   double lr;
   double beta1;
@@ -1551,6 +1573,8 @@ typedef struct accel_launch_options {
 %newobject accel_generation_batch_retain;
 %delobject accel_generation_batch_release;
 %accel_waits(accel_generation_batch_step)
+%accel_waits(accel_module_load_adapter)
+%accel_waits(accel_save_adapter)
 %newobject accel_optimizer_retain;
 %delobject accel_optimizer_release;
 %accel_waits(accel_optimizer_add_group)
@@ -1840,6 +1864,12 @@ typedef struct accel_launch_options {
 %constant int ACCEL_RECOMPUTE_NOTHING = 0;
 %constant int ACCEL_RECOMPUTE_ALL = 1;
 %constant int ACCEL_RECOMPUTE_KEEP_MATMULS = 2;
+%constant int ACCEL_LORA_INIT_ZERO = 0;
+%constant int ACCEL_LORA_INIT_GAUSSIAN = 1;
+%constant int ACCEL_LORA_INIT_RANDOM = 2;
+%constant int ACCEL_LORA_BIAS_NONE = 0;
+%constant int ACCEL_LORA_BIAS_ALL = 1;
+%constant int ACCEL_LORA_BIAS_LORA_ONLY = 2;
 %constant int ACCEL_MUON_ADJUST_ORIGINAL = 0;
 %constant int ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW = 1;
 %constant int ACCEL_UPDATE_PRECISION_AS_STORED = 0;
@@ -3819,6 +3849,73 @@ batch: A batch.
 out: A map of INT: \"running\" and \"waiting\" sequences, \"cached_tokens\" whose keys and values have room, \"reused_tokens\" of prompts that were not computed, and \"guessed_tokens\" and \"accepted_tokens\" of the guesses, since the batch was made.
 Returns: ACCEL_OK.";
 accel_status_t accel_generation_batch_info(const accel_generation_batch_t *batch, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_module_add_adapter "Adds an adapter to linear layers, and makes it the only active one. Nothing else of the model is trained from then on but what options.bias and options.modules_to_save name: optimizers and prepared models that are made afterwards see only that. The adapter is in float32 beside a weight in half precision.
+
+module: A model that is not prepared yet; it may be dispatched or offloaded.
+name: Its name, without a dot.
+options: NULL: defaults.
+Returns: ACCEL_OK; ALREADY_EXISTS; INVALID_ARGUMENT that names the field; TYPE_MISMATCH; NOT_FOUND when no linear layer has such a name; UNSUPPORTED for another layer, or one that is split over ranks; INVALID_STATE for a model that is prepared.";
+accel_status_t accel_module_add_adapter(accel_module_t *module, const char *name, const accel_lora_options_t *options);
+
+%feature("docstring") accel_module_load_adapter "Adds an adapter of a folder of PEFT, adapter_config.json and adapter_model.safetensors, and makes it the only active one. The model is as it was if the folder does not fit it.
+
+module: As in accel_module_add_adapter().
+name: Its name, without a dot.
+folder: The folder.
+Returns: As accel_module_add_adapter(); NOT_FOUND for a file or a tensor that is not there; CORRUPT; SHAPE_MISMATCH; UNSUPPORTED for an adapter that is not LoRA or DoRA.";
+accel_status_t accel_module_load_adapter(accel_module_t *module, const char *name, const char *folder);
+
+%feature("docstring") accel_save_adapter "Writes an adapter as a folder of PEFT. Collective for a model of which ranks store parts; the main process writes.
+
+state: A state.
+module: A model, prepared or not.
+name: One of its adapters.
+folder: The folder, which is made if it is not there.
+Returns: ACCEL_OK; NOT_FOUND for an adapter that the model lacks; IO.";
+accel_status_t accel_save_adapter(accel_state_t *state, const accel_module_t *module, const char *name, const char *folder);
+
+%feature("docstring") accel_module_adapters "Tells what adapters a model has.
+
+module: A model, prepared or not.
+out: A map from the names of adapters, in the order in which they were added, to maps: BOOL \"active\", BOOL \"merged\", a list of the names of \"layers\", and the map \"config\" as PEFT has it in adapter_config.json.
+Returns: ACCEL_OK.";
+accel_status_t accel_module_adapters(const accel_module_t *module, accel_value_t *OUTPUT);
+
+%feature("docstring") accel_module_activate_adapters "Chooses the adapters that act, one after the other, and are trained.
+
+module: A model that is not prepared; for one that is, accel_use_adapters_begin() chooses without training others.
+names: Adapters of the model. May be NULL when there are none: the model is as it was without them.
+n_names: Their number.
+Returns: ACCEL_OK; NOT_FOUND for one that the model lacks; INVALID_STATE for a model that is prepared.";
+accel_status_t accel_module_activate_adapters(accel_module_t *module, const char *const *ITEMS, size_t COUNT);
+
+%feature("docstring") accel_module_merge_adapters "Adds the active adapters to the weights, so that they cost nothing any more, in float32 and rounded once. accel_save_model() and its relatives write the merged model, without the adapters.
+
+module: A model, prepared or not, whose weights are whole and in memory.
+Returns: ACCEL_OK; INVALID_STATE for weights that are offloaded, sharded or without values.";
+accel_status_t accel_module_merge_adapters(accel_module_t *module);
+
+%feature("docstring") accel_module_unmerge_adapters "Takes merged adapters away from the weights again, up to rounding.
+
+module: As in accel_module_merge_adapters().
+Returns: As accel_module_merge_adapters().";
+accel_status_t accel_module_unmerge_adapters(accel_module_t *module);
+
+%feature("docstring") accel_module_remove_adapter "Removes an adapter. What was trained beside it stays.
+
+module: A model that is not prepared.
+name: One of its adapters.
+Returns: ACCEL_OK; NOT_FOUND for one that the model lacks; INVALID_STATE for one that is merged, or a model that is prepared.";
+accel_status_t accel_module_remove_adapter(accel_module_t *module, const char *name);
+
+%feature("docstring") accel_use_adapters_begin "In calls of this thread inside, these adapters act in place of the active ones, in all models that have them: a request of a server can choose its own. What is trained does not change; backward takes the adapters of the forward. The innermost scope counts.
+
+names: Adapters. May be NULL when there are none.
+n_names: Their number.
+out: The scope.
+Returns: ACCEL_OK.";
+accel_status_t accel_use_adapters_begin(const char *const *ITEMS, size_t COUNT, accel_scope_t **OUTPUT);
 
 %feature("docstring") accel_optimizer_adamw "AdamW over the parameters of a module.
 

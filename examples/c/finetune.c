@@ -4,7 +4,8 @@
  *     accel launch --num-processes 2 --mixed-precision bf16 -- ./finetune FOLDER chats.jsonl OUTPUT --steps 1000
  *
  * Run again after an interruption, it goes on from its last checkpoint in OUTPUT. In the end OUTPUT has the files of a
- * model that is opened like FOLDER. */
+ * model that is opened like FOLDER. With --lora RANK only an adapter of that rank is trained, and OUTPUT has PEFT's
+ * files of it. */
 #include <accel.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,25 +17,26 @@ enum { NO_LABEL = -100 }; /* fills short rows; the loss leaves it out */
 
 static const char usage[] =
     "usage: %s FOLDER TEXT|CHATS.jsonl OUTPUT [--steps 100] [--batch 4] [--length 256] [--lr 1e-5] "
-    "[--save-every 50] [--seed 0]\n";
+    "[--save-every 50] [--seed 0] [--lora 0]\n";
 
 /* What the program was asked for. */
 struct request {
   const char *folder, *data, *output;
-  int64_t steps, batch, length, save_every, seed;
+  int64_t steps, batch, length, save_every, seed, lora;
   double lr;
 };
 
 static struct request read_request(int argc, char **argv) {
   struct request request = {.steps = 100, .batch = 4, .length = 256, .save_every = 50, .lr = 1e-5};
-  const char *const names[] = {"--steps", "--batch", "--length", "--save-every", "--seed"};
-  int64_t *const numbers[] = {&request.steps, &request.batch, &request.length, &request.save_every, &request.seed};
+  const char *const names[] = {"--steps", "--batch", "--length", "--save-every", "--seed", "--lora"};
+  int64_t *const numbers[] = {&request.steps,      &request.batch, &request.length,
+                              &request.save_every, &request.seed,  &request.lora};
   if (argc < 4 || argc % 2 != 0) fprintf(stderr, usage, argv[0]), exit(2);
   request.folder = argv[1], request.data = argv[2], request.output = argv[3];
   for (int i = 4; i < argc; i += 2) {
     int which = 0;
-    while (which < 5 && strcmp(argv[i], names[which]) != 0) which++;
-    if (which < 5)
+    while (which < 6 && strcmp(argv[i], names[which]) != 0) which++;
+    if (which < 6)
       *numbers[which] = atoll(argv[i + 1]);
     else if (strcmp(argv[i], "--lr") == 0)
       request.lr = atof(argv[i + 1]);
@@ -42,6 +44,14 @@ static struct request read_request(int argc, char **argv) {
       fprintf(stderr, usage, argv[0]), exit(2);
   }
   return request;
+}
+
+/* Leaves the model as it is, and trains small matrices beside its linear layers. */
+static void add_adapter(accel_module_t *model, int64_t rank) {
+  accel_lora_options_t lora = ACCEL_LORA_OPTIONS_INIT;
+  lora.rank = rank;
+  lora.alpha = 2 * (double)rank;
+  CHECK(accel_module_add_adapter(model, "finetuned", &lora));
 }
 
 static accel_status_t save_step(accel_value_t *out, void *step) {
@@ -127,6 +137,7 @@ int main(int argc, char **argv) {
   accel_prepare_item_t plain[3] = {ACCEL_PREPARE_ITEM_INIT, ACCEL_PREPARE_ITEM_INIT, ACCEL_PREPARE_ITEM_INIT}, run[3];
   CHECK(accel_module_from_folder(request.folder, &plain[0].module));
   CHECK(accel_module_to(plain[0].module, ACCEL_DTYPE_FLOAT32, accel_device(state)));
+  if (request.lora > 0) add_adapter(plain[0].module, request.lora);
   CHECK(accel_optimizer_adamw(plain[0].module, &adam, &plain[1].optimizer));
   plain[2].loader = new_loader(&request);
   CHECK(accel_prepare(state, plain, 3, run));
@@ -142,7 +153,10 @@ int main(int argc, char **argv) {
     if (says) printf("step %lld loss: %.4f\n", (long long)step, loss), fflush(stdout);
     if (step % request.save_every == 0 && step < request.steps) CHECK(accel_save_state(state, NULL, NULL));
   }
-  CHECK(accel_save_model_folder(state, run[0].module, request.folder, request.output, NULL));
+  if (request.lora > 0)
+    CHECK(accel_save_adapter(state, run[0].module, "finetuned", request.output));
+  else
+    CHECK(accel_save_model_folder(state, run[0].module, request.folder, request.output, NULL));
   if (says) printf("saved: %s\n", request.output);
 
   CHECK(accel_end_training(state));

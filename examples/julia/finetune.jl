@@ -5,11 +5,11 @@
 #         chats.jsonl OUTPUT --steps 1000
 #
 # Run again after an interruption, it goes on from its last checkpoint in OUTPUT. In the end OUTPUT has the files of a model that is opened
-# like FOLDER.
+# like FOLDER. With --lora RANK only an adapter of that rank is trained, and OUTPUT has PEFT's files of it.
 using Accel, Accel.Autograd, Accel.Checkpoints, Accel.Data, Accel.Layers, Accel.Optimizers, Accel.Training, Printf
 
 const USAGE = "usage: finetune.jl FOLDER TEXT|CHATS.jsonl OUTPUT [--steps 100] [--batch 4] [--length 256] [--lr 1e-5] " *
-    "[--save-every 50] [--seed 0]"
+    "[--save-every 50] [--seed 0] [--lora 0]"
 const NO_LABEL = -100 # fills short rows; the loss leaves it out
 
 """Batches of (tokens, next tokens)."""
@@ -42,7 +42,7 @@ end
 length(ARGS) >= 3 && isodd(length(ARGS)) || error(USAGE)
 folder, data, output = ARGS
 given = Dict(ARGS[4:2:end] .=> ARGS[5:2:end])
-keys(given) ⊆ ("--steps", "--batch", "--length", "--lr", "--save-every", "--seed") || error(USAGE)
+keys(given) ⊆ ("--steps", "--batch", "--length", "--lr", "--save-every", "--seed", "--lora") || error(USAGE)
 number(name, default) = parse(typeof(default), get(given, name, string(default)))
 steps, save_every = number("--steps", 100), number("--save-every", 50)
 
@@ -53,6 +53,8 @@ State() do state # the launcher says which precision
     seed!(state, seed)
     network = from_folder(folder)
     to!(network, Float32, Accel.device(state))
+    lora = number("--lora", 0)
+    lora > 0 && add_adapter!(network, "finetuned"; rank = lora, alpha = 2.0 * lora)
     model, optimizer, loader = prepare(state, network, AdamW(network; lr = number("--lr", 1e-5)),
         make_loader(folder, data, number("--length", 256), number("--batch", 4), seed))
     done = 0 # steps, which checkpoints keep
@@ -70,6 +72,6 @@ State() do state # the launcher says which precision
         say("step $done loss: ", @sprintf("%.4f", loss))
         done % save_every == 0 && done < steps && save_state(state, nothing)
     end
-    save_model_folder(state, model, folder, output)
+    lora > 0 ? save_adapter(state, model, "finetuned", output) : save_model_folder(state, model, folder, output)
     say("saved: ", output)
 end

@@ -4,7 +4,7 @@ with .jsonl, as the folder's template writes them.
     accel launch --num-processes 2 --mixed-precision bf16 -- python finetune.py FOLDER chats.jsonl OUTPUT --steps 1000
 
 Run again after an interruption, it goes on from its last checkpoint in OUTPUT. In the end OUTPUT has the files of a model that is opened
-like FOLDER.
+like FOLDER. With --lora RANK only an adapter of that rank is trained, and OUTPUT has PEFT's files of it.
 """
 
 import argparse
@@ -58,7 +58,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("folder")
 parser.add_argument("data", help="a text, or chats in a file that ends with .jsonl")
 parser.add_argument("output")
-for name, default in {"steps": 100, "batch": 4, "length": 256, "save-every": 50, "seed": 0}.items():
+for name, default in {"steps": 100, "batch": 4, "length": 256, "save-every": 50, "seed": 0, "lora": 0}.items():
     parser.add_argument(f"--{name}", type=int, default=default)
 parser.add_argument("--lr", type=float, default=1e-5)
 given = parser.parse_args()
@@ -67,6 +67,8 @@ given = parser.parse_args()
 accelerator = Accelerator(project_config=ProjectConfiguration(given.output, automatic_checkpoint_naming=True, total_limit=2))
 accel.set_seed(given.seed)
 model = nn.from_folder(given.folder).to(accelerator.device, accel.float32)
+if given.lora > 0:
+    model.add_adapter("finetuned", rank=given.lora, alpha=2 * given.lora)
 model, optimizer, loader = accelerator.prepare(model, optim.AdamW(model.parameters(), lr=given.lr), make_loader(given))
 step = Step()
 accelerator.register_for_checkpointing(step)
@@ -82,6 +84,9 @@ for tokens, labels in batches(loader):
     accelerator.print(f"step {step.number} loss: {loss:.4f}", flush=True)
     if step.number % given.save_every == 0 and step.number < given.steps:
         accelerator.save_state()
-accelerator.save_model_folder(model, given.folder, given.output)
+if given.lora > 0:
+    accelerator.save_adapter(model, "finetuned", given.output)
+else:
+    accelerator.save_model_folder(model, given.folder, given.output)
 accelerator.print("saved:", given.output)
 accelerator.end_training()

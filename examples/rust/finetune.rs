@@ -4,14 +4,15 @@
 //!     accel launch --num-processes 2 --mixed-precision bf16 -- finetune FOLDER chats.jsonl OUTPUT --steps 1000
 //!
 //! Run again after an interruption, it goes on from its last checkpoint in OUTPUT. In the end OUTPUT has the files of a
-//! model that is opened like FOLDER.
+//! model that is opened like FOLDER. With --lora RANK only an adapter of that rank is trained, and OUTPUT has PEFT's
+//! files of it.
 use accel::*;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Arc;
 
 const USAGE: &str =
     "usage: finetune FOLDER TEXT|CHATS.jsonl OUTPUT [--steps 100] [--batch 4] [--length 256] [--lr 1e-5] \
-    [--save-every 50] [--seed 0]";
+    [--save-every 50] [--seed 0] [--lora 0]";
 const NO_LABEL: f64 = -100.0; // fills short rows; the loss leaves it out
 
 type Anything<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -24,6 +25,7 @@ struct Request {
     length: i64,
     save_every: i64,
     seed: i64,
+    lora: i64,
     lr: f64,
 }
 
@@ -32,7 +34,8 @@ impl Request {
         let mut arguments = std::env::args().skip(1);
         let mut path = || arguments.next().ok_or(USAGE);
         let paths = [path()?, path()?, path()?];
-        let mut request = Request { paths, steps: 100, batch: 4, length: 256, save_every: 50, seed: 0, lr: 1e-5 };
+        let mut request =
+            Request { paths, steps: 100, batch: 4, length: 256, save_every: 50, seed: 0, lora: 0, lr: 1e-5 };
         while let Some(name) = arguments.next() {
             let value = arguments.next().ok_or(USAGE)?;
             match name.as_str() {
@@ -41,6 +44,7 @@ impl Request {
                 "--length" => request.length = value.parse()?,
                 "--save-every" => request.save_every = value.parse()?,
                 "--seed" => request.seed = value.parse()?,
+                "--lora" => request.lora = value.parse()?,
                 "--lr" => request.lr = value.parse()?,
                 _ => return Err(USAGE.into()),
             }
@@ -100,6 +104,10 @@ fn main() -> Anything<()> {
     state.set_seed(request.seed, DeviceSpecific::No, Deterministic::No)?;
     let model = Model::from_folder(folder)?;
     model.to(state.device(), Some(DType::Float32))?;
+    if request.lora > 0 {
+        let lora = LoraOptions::new().rank(request.lora).alpha(2.0 * request.lora as f64);
+        model.add_adapter("finetuned", lora)?;
+    }
     let adamw = Optimizer::adamw(&model, AdamOptions::new().lr(request.lr))?;
     let (model, optimizer, mut loader) = state.prepare((&model, &adamw, &request.loader()?))?;
     let done = Step::default();
@@ -119,7 +127,11 @@ fn main() -> Anything<()> {
             state.save_state(None, None)?;
         }
     }
-    state.save_model_folder(&model, folder, output, None)?;
+    if request.lora > 0 {
+        state.save_adapter(&model, "finetuned", output)?;
+    } else {
+        state.save_model_folder(&model, folder, output, None)?;
+    }
     state.print(&format!("saved: {output}"))?;
     state.end_training()?;
     Ok(())

@@ -50,6 +50,11 @@
   {sizeof(accel_generation_batch_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET, \
    0}
 
+#define ACCEL_OPTIONS_LORA "accel_lora_options_t"
+#define ACCEL_LORA_OPTIONS_INIT \
+  {sizeof(accel_lora_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, \
+   ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
+
 #define ACCEL_OPTIONS_ADAM "accel_adam_options_t"
 #define ACCEL_ADAM_OPTIONS_INIT \
   {sizeof(accel_adam_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \

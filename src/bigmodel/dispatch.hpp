@@ -45,6 +45,7 @@ class Dispatch final : public nn::WeightStore, public std::enable_shared_from_th
 
   at::Tensor stored(const at::Tensor& tensor) const override;
   bool is_spread() const override { return map_.size() > 1; }
+  c10::Device compute_device() const override { return main_device_; }
   // Null if the tensor is not offloaded.
   std::shared_ptr<OffloadedTensor> find(const at::Tensor& tensor) const;
 

@@ -17,7 +17,7 @@
 #include "bigmodel/device_map/device_place.hpp"
 #include "bigmodel/offload_folder.hpp"
 #include "nn/architectures/hub_names.hpp"
-#include "nn/layers/encoded_weight.hpp"
+#include "nn/layers/encoded_tensors.hpp"
 #include "nn/module_walks.hpp"
 #include "os/bus_error_guard.hpp"
 #include "tensor/dtype.hpp"

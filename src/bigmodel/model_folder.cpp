@@ -34,11 +34,25 @@ bool is_model_file(const std::string& name) {
          has_extension(name, ".txt") || has_extension(name, ".model");
 }
 
+// Null without the file, which the reader of the model names.
+Json read_config(const std::string& path) {
+  std::error_code is_missing;
+  return std::filesystem::exists(path, is_missing) ? parse_json(RegularFile(path).read(), path) : Json();
+}
+
+// Codes of files would be read as numbers where they have the sizes of the weight.
+void refuse_codes(const std::string& folder, const nn::NamedTensors& weights) {
+  for (const auto& [name, tensor] : weights)
+    require(!ends_with(name, ".SCB") && name.find(".quant_state.") == std::string::npos, Status::kInvalidArgument, "'",
+            folder, "' has quantized weights, as '", name,
+            "' says, and its config.json has no quantization_config; expected one that says how to read them");
+}
+
 }  // namespace
 
 nn::ModulePtr load_model_folder(const std::string& folder, const nn::QuantizationOptions* quantization) {
   const std::string path = folder + "/" + kConfigFile;
-  const Json config = parse_json(read_file(path), path);
+  const Json config = read_config(path);
   const std::optional<nn::QuantizationOptions> stored = nn::read_quantization_config(config);
   require(!stored || quantization == nullptr, Status::kInvalidArgument, "'", path,
           "' has a quantization_config, and other options are given; expected none for weights that are quantized");
@@ -48,6 +62,7 @@ nn::ModulePtr load_model_folder(const std::string& folder, const nn::Quantizatio
     model = nn::module_from_config(stored ? print_json(nn::with_quantization_config(config, Json())) : path);
   }
   nn::NamedTensors weights = checkpoint::load_state_dict(folder);
+  if (!stored) refuse_codes(folder, weights);
   if (stored)
     require(!nn::prepare_quantized(*model, weights, nn::make_quantized_kind(*stored)).empty(), Status::kNotFound, "'",
             folder,
@@ -66,9 +81,7 @@ nn::ModulePtr load_model_folder(const std::string& folder, const nn::Quantizatio
 void write_quantization_config(const std::string& folder, const nn::Module& model) {
   const std::string path = folder + "/" + kConfigFile;
   const Json quantization = nn::quantization_config(model);
-  std::error_code is_missing;
-  if (quantization.is_null() && !std::filesystem::exists(path, is_missing)) return;
-  const Json config = parse_json(read_file(path), path);
+  const Json config = read_config(path);
   if (quantization.is_null() && !nn::read_quantization_config(config)) return;
   replace_file(path, print_json(nn::with_quantization_config(config, quantization)) + "\n");
 }

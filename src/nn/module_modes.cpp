@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 #include "nn/initial_values.hpp"
-#include "nn/layers/encoded_weight.hpp"
+#include "nn/layers/encoded_tensors.hpp"
 #include "nn/module_walks.hpp"
 #include "tensor/device/device_availability.hpp"
 #include "tensor/dtype.hpp"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 namespace accel::nn {
 
@@ -16,6 +17,8 @@ class WeightStore {
   virtual at::Tensor stored(const at::Tensor& tensor) const = 0;
   // Whether the model is on several devices, so that it is neither moved nor trained by several ranks.
   virtual bool is_spread() const = 0;
+  // Modules compute with stored weights there.
+  virtual c10::Device compute_device() const = 0;
 };
 
 // The values of a member of a module, wherever they are.

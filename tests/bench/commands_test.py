@@ -29,6 +29,7 @@ SMALL = {
     "pipeline-boundary": ["--micro-batches", "2", "--samples", "1"],
     "stage-cut": ["--width", "8", "--layers", "2"],
     "fp8": ["--rows", "8", "--inputs", "8", "--outputs", "8", "--steps", "1"],
+    "quantized": ["--batch", "2", "--size", "128", "--weights", "1", "--steps", "1"],
     "region-operators": ["--samples", "1"],
     "own-gradients": ["--steps", "1"],
     "optimizer": ["--optimizers", "sgd", "--steps", "1"],

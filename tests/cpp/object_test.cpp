@@ -122,6 +122,26 @@ TEST_F(CppObject, EmptyObjectsAreRefused) {
   EXPECT_THROW(Value{Tensor()}, Error);
 }
 
+TEST_F(CppObject, ModelsHaveAdapters) {
+  Module model = Module::from_config(
+      R"({"model_type": "llama", "vocab_size": 11, "hidden_size": 8, "intermediate_size": 6, "num_hidden_layers": 1,
+          "num_attention_heads": 2})");
+  const Value targets = Value::from_json(R"(["q_proj"])");
+  accel::LoraOptions options;
+  options.rank = 2;
+  options.target_modules = targets.get();
+  model.add_adapter("one", options);
+  model.add_adapter("two");
+  model.activate_adapters({"one"});
+  EXPECT_EQ(model.adapters().at("one").at("layers").to_json(), R"(["model.layers.0.self_attn.q_proj"])");
+  { const Scope both = accel::use_adapters({"one", "two"}); }
+  model.merge_adapters();
+  EXPECT_EQ(error_of([&] { model.remove_adapter("one"); }).status(), ACCEL_ERROR_INVALID_STATE);
+  model.unmerge_adapters();
+  model.remove_adapter("one");
+  EXPECT_EQ(error_of([&] { model.activate_adapters({"one"}); }).status(), ACCEL_ERROR_NOT_FOUND);
+}
+
 TEST_F(CppObject, ScopesEndInReverseOrder) {
   State state = State::create();
   {

@@ -102,17 +102,17 @@ class LanguagePrograms(unittest.TestCase):
                 for number, expected in zip(row, line.split()):
                     self.assertAlmostEqual(number, float(expected), delta=2e-4)
 
-    def finetune(self, language, data, output, steps):
+    def finetune(self, language, data, output, steps, *more):
         return [LAUNCHER, "launch", "--cpu", "--num-processes", "2", "--mixed-precision", "bf16", "--",
                 *program(language, "finetune", self.model, os.path.join(self.folder, data), output,
-                         "--steps", str(steps), "--length", "32", "--lr", "0.01", "--save-every", "5")]
+                         "--steps", str(steps), "--length", "32", "--lr", "0.01", "--save-every", "5", *more)]
 
-    def lines_of_finetune(self, language, data, output, steps=6):
-        return run(self.finetune(language, data, output, steps)).splitlines()[:-1]  # the last one is a path
+    def lines_of_finetune(self, language, data, output, steps=6, *more):
+        return run(self.finetune(language, data, output, steps, *more)).splitlines()[:-1]  # the last one is a path
 
-    def compare_finetune(self, data):
-        outputs = {language: os.path.join(self.folder, f"{data}.{language}") for language in LANGUAGES}
-        lines = {language: self.lines_of_finetune(language, data, output) for language, output in outputs.items()}
+    def compare_finetune(self, data, *more, saved=("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors")):
+        outputs = {language: os.path.join(self.folder, f"{data}{''.join(more)}.{language}") for language in LANGUAGES}
+        lines = {language: self.lines_of_finetune(language, data, output, 6, *more) for language, output in outputs.items()}
         first = next(iter(LANGUAGES))
         self.assertEqual(lines[first][0], "from step: 0")
         losses = [float(re.fullmatch(r"step \d loss: (.*)", line)[1]) for line in lines[first][1:]]
@@ -120,7 +120,7 @@ class LanguagePrograms(unittest.TestCase):
         self.assertLess(losses[-1], losses[0] - 0.5)
         for language in LANGUAGES:
             self.assertEqual(lines[language], lines[first], language)
-            for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"):
+            for name in saved:
                 with open(os.path.join(outputs[language], name), "rb") as mine, open(os.path.join(outputs[first], name), "rb") as other:
                     self.assertEqual(mine.read(), other.read(), f"{language}: {name}")
         return outputs[first]
@@ -133,6 +133,12 @@ class LanguagePrograms(unittest.TestCase):
         learned = self.agree("generate", saved, "Once upon a time", "--max-tokens", "24", text=False)
         if has_transformers():
             self.assertEqual(learned, run([TORCH_PYTHON, "-c", REFERENCE, saved, "Once upon a time"], text=False))
+
+    def test_finetune_an_adapter(self):
+        saved = self.compare_finetune("chats.jsonl", "--lora", "4", saved=("adapter_config.json", "adapter_model.safetensors"))
+        self.assertNotIn("model.safetensors", os.listdir(saved))
+        with open(os.path.join(saved, "adapter_config.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["r"], 4)
 
     def test_finetune_goes_on_after_it_was_killed(self):
         whole = self.lines_of_finetune(next(iter(LANGUAGES)), "chats.jsonl", os.path.join(self.folder, "whole"), 40)

@@ -16,6 +16,7 @@
 
 #include "architecture_fixture.hpp"
 #include "checkpoint/formats/adapter_folder.hpp"
+#include "checkpoint/formats/safetensors.hpp"
 #include "config/generated/settings/module/activation_checkpointing.hpp"
 #include "expect_error.hpp"
 #include "nn/layers/linear.hpp"
@@ -182,6 +183,18 @@ TEST(Adapters, AreChosenForTheModelAndForACall) {
   EXPECT_TRUE(at::allclose(model->call(input), plain, 1e-5, 1e-6));
 }
 
+// Regression: a second adapter was added to the factors of the first one, too, and removing that crashed.
+TEST(Adapters, AreNotAddedToEachOther) {
+  const auto model = std::make_shared<Sequential>(std::vector<ModulePtr>{two_layers()});
+  for (const char* const name : {"one", "two"})
+    EXPECT_EQ(add_lora(*model, name, random_lora({"all-linear"})), std::vector<std::string>({"0.0", "0.1"}));
+  remove_adapter(*model, "one");
+  EXPECT_EQ(adapter_names(*model), AdapterNames({"two"}));
+  LoraConfig all = random_lora({});
+  all.targets.expression = R"(0\.[01](\..*)?)";  // the factors, too
+  EXPECT_EQ(add_lora(*model, "three", all), std::vector<std::string>({"0.0", "0.1"}));
+}
+
 TEST(Adapters, DropoutActsOnTheirInputsInTraining) {
   const auto model = two_layers();
   LoraConfig config = random_lora({"0"});
@@ -242,6 +255,29 @@ TEST(Adapters, FoldersComeBack) {
               find_adapter(*model, kName).layers);
     EXPECT_TRUE(other->call(tokens_in(recorded)).equal(model->call(tokens_in(recorded))));
   });
+}
+
+TEST(Adapters, FoldersHaveTheNamesOfTheHub) {
+  const at::NoGradGuard no_grad;
+  const auto tower = [] {
+    ModulePtr model = module_from_config(
+        R"({"model_type": "clip_vision_model", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+            "num_attention_heads": 2, "image_size": 4, "patch_size": 2})");
+    model->train(false);
+    for (const auto& [name, tensor] : named_parameters(*model))
+      at::Tensor(tensor).copy_(weight_of(name, tensor.sizes(), 3));
+    return model;
+  };
+  const TemporaryFolder folder;
+  const ModulePtr model = tower(), other = tower();
+  add_lora(*model, kName, random_lora({"q_proj"}));
+  checkpoint::save_adapter(*model, kName, folder.path());
+  for (const auto& [name, tensor] : checkpoint::load_safetensors(folder.path() + "/adapter_model.safetensors").tensors)
+    EXPECT_EQ(name.find("base_model.model.vision_model.encoder.layers.0.self_attn.q_proj.lora_"), 0) << name;
+  checkpoint::load_adapter(*other, kName, folder.path());
+  const NamedTensors saved = adapter_tensors(*model, kName), loaded = adapter_tensors(*other, kName);
+  ASSERT_EQ(loaded.size(), 2);
+  for (size_t i = 0; i < loaded.size(); i++) EXPECT_TRUE(loaded[i].second.equal(saved[i].second)) << loaded[i].first;
 }
 
 TEST(Adapters, AFolderOfAnotherModelLeavesNothing) {

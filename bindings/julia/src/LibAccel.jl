@@ -93,6 +93,8 @@ const accel_cpu_memory_t = Int32
 const accel_reduction_t = Int32
 const accel_sentence_pooling_t = Int32
 const accel_recompute_t = Int32
+const accel_lora_init_t = Int32
+const accel_lora_bias_t = Int32
 const accel_muon_adjust_t = Int32
 const accel_update_precision_t = Int32
 const accel_anneal_strategy_t = Int32
@@ -255,6 +257,12 @@ const ACCEL_SENTENCE_POOLING_MAX = Int32(4)
 const ACCEL_RECOMPUTE_NOTHING = Int32(0)
 const ACCEL_RECOMPUTE_ALL = Int32(1)
 const ACCEL_RECOMPUTE_KEEP_MATMULS = Int32(2)
+const ACCEL_LORA_INIT_ZERO = Int32(0)
+const ACCEL_LORA_INIT_GAUSSIAN = Int32(1)
+const ACCEL_LORA_INIT_RANDOM = Int32(2)
+const ACCEL_LORA_BIAS_NONE = Int32(0)
+const ACCEL_LORA_BIAS_ALL = Int32(1)
+const ACCEL_LORA_BIAS_LORA_ONLY = Int32(2)
 const ACCEL_MUON_ADJUST_ORIGINAL = Int32(0)
 const ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW = Int32(1)
 const ACCEL_UPDATE_PRECISION_AS_STORED = Int32(0)
@@ -693,6 +701,45 @@ function accel_generation_batch_options_t(;
     reserved = 0,
 )
     return accel_generation_batch_options_t(sizeof(accel_generation_batch_options_t), max_sequences, max_cached_tokens, max_prompt_tokens, reuse_prompts, reserved)
+end
+
+"""LoRA: to the product of a linear layer with a frozen weight comes that of two small trained matrices, scaled by alpha / rank (Hu et al., \"LoRA: Low-Rank Adaptation of Large Language Models\", 2021). Lists, texts and maps are those of PEFT's LoraConfig."""
+struct accel_lora_options_t
+    struct_size::Csize_t
+    rank::Int64
+    alpha::Float64
+    dropout::Float64
+    use_rslora::accel_flag_t
+    use_dora::accel_flag_t
+    init::accel_lora_init_t
+    bias::accel_lora_bias_t
+    target_modules::Ptr{accel_value_t}
+    exclude_modules::Ptr{accel_value_t}
+    layers_to_transform::Ptr{accel_value_t}
+    layers_pattern::Ptr{accel_value_t}
+    rank_pattern::Ptr{accel_value_t}
+    alpha_pattern::Ptr{accel_value_t}
+    modules_to_save::Ptr{accel_value_t}
+end
+
+"""Every field is unset that is not given."""
+function accel_lora_options_t(;
+    rank = ACCEL_UNSET_INT64,
+    alpha = ACCEL_UNSET_DOUBLE,
+    dropout = ACCEL_UNSET_DOUBLE,
+    use_rslora = ACCEL_UNSET,
+    use_dora = ACCEL_UNSET,
+    init = ACCEL_UNSET,
+    bias = ACCEL_UNSET,
+    target_modules = C_NULL,
+    exclude_modules = C_NULL,
+    layers_to_transform = C_NULL,
+    layers_pattern = C_NULL,
+    rank_pattern = C_NULL,
+    alpha_pattern = C_NULL,
+    modules_to_save = C_NULL,
+)
+    return accel_lora_options_t(sizeof(accel_lora_options_t), rank, alpha, dropout, use_rslora, use_dora, init, bias, target_modules, exclude_modules, layers_to_transform, layers_pattern, rank_pattern, alpha_pattern, modules_to_save)
 end
 
 """Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim."""
@@ -6800,6 +6847,145 @@ accel_generation_batch_info(batch, out) =
     check(ccall(@address(accel_generation_batch_info), accel_status_t, (Ptr{accel_generation_batch_t}, Ptr{accel_value_t}), batch, out), "accel_generation_batch_info")
 
 """
+    accel_module_add_adapter(module, name, options)
+
+Adds an adapter to linear layers, and makes it the only active one. Nothing else of the model is trained from then on but what options.bias and options.modules_to_save name: optimizers and prepared models that are made afterwards see only that. The adapter is in float32 beside a weight in half precision.
+
+- `module`: A model that is not prepared yet; it may be dispatched or offloaded.
+- `name`: Its name, without a dot.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+
+Returns: ACCEL_OK; ALREADY_EXISTS; INVALID_ARGUMENT that names the field; TYPE_MISMATCH; NOT_FOUND when no linear layer has such a name; UNSUPPORTED for another layer, or one that is split over ranks; INVALID_STATE for a model that is prepared.
+
+Threads: object.
+"""
+accel_module_add_adapter(var"module", name, options) =
+    check(ccall(@address(accel_module_add_adapter), accel_status_t, (Ptr{accel_module_t}, Cstring, Ptr{accel_lora_options_t}), var"module", name, options), "accel_module_add_adapter")
+
+"""
+    accel_module_load_adapter(module, name, folder)
+
+Adds an adapter of a folder of PEFT, adapter_config.json and adapter_model.safetensors, and makes it the only active one. The model is as it was if the folder does not fit it.
+
+- `module`: As in accel_module_add_adapter().
+- `name`: Its name, without a dot.
+- `folder`: The folder.
+
+Returns: As accel_module_add_adapter(); NOT_FOUND for a file or a tensor that is not there; CORRUPT; SHAPE_MISMATCH; UNSUPPORTED for an adapter that is not LoRA or DoRA.
+
+Threads: object, waits.
+"""
+accel_module_load_adapter(var"module", name, folder) =
+    check(@waiting(ccall(@address(accel_module_load_adapter), accel_status_t, (Ptr{accel_module_t}, Cstring, Cstring), var"module", name, folder)), "accel_module_load_adapter")
+
+"""
+    accel_save_adapter(state, module, name, folder)
+
+Writes an adapter as a folder of PEFT. Collective for a model of which ranks store parts; the main process writes.
+
+- `state`: A state.
+- `module`: A model, prepared or not.
+- `name`: One of its adapters.
+- `folder`: The folder, which is made if it is not there.
+
+Returns: ACCEL_OK; NOT_FOUND for an adapter that the model lacks; IO.
+
+Threads: object, waits.
+"""
+accel_save_adapter(state, var"module", name, folder) =
+    check(@waiting(ccall(@address(accel_save_adapter), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Cstring, Cstring), state, var"module", name, folder)), "accel_save_adapter")
+
+"""
+    accel_module_adapters(module, out)
+
+Tells what adapters a model has.
+
+- `module`: A model, prepared or not.
+- `out`: A map from the names of adapters, in the order in which they were added, to maps: BOOL \"active\", BOOL \"merged\", a list of the names of \"layers\", and the map \"config\" as PEFT has it in adapter_config.json.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_module_adapters(var"module", out) =
+    check(ccall(@address(accel_module_adapters), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_module_adapters")
+
+"""
+    accel_module_activate_adapters(module, names, n_names)
+
+Chooses the adapters that act, one after the other, and are trained.
+
+- `module`: A model that is not prepared; for one that is, accel_use_adapters_begin() chooses without training others.
+- `names`: `nothing`/`C_NULL` is allowed. Adapters of the model. May be NULL when there are none: the model is as it was without them.
+- `n_names`: Their number.
+
+Returns: ACCEL_OK; NOT_FOUND for one that the model lacks; INVALID_STATE for a model that is prepared.
+
+Threads: object.
+"""
+accel_module_activate_adapters(var"module", names, n_names) =
+    check(ccall(@address(accel_module_activate_adapters), accel_status_t, (Ptr{accel_module_t}, Ptr{Ptr{Cchar}}, Csize_t), var"module", names, n_names), "accel_module_activate_adapters")
+
+"""
+    accel_module_merge_adapters(module)
+
+Adds the active adapters to the weights, so that they cost nothing any more, in float32 and rounded once. accel_save_model() and its relatives write the merged model, without the adapters.
+
+- `module`: A model, prepared or not, whose weights are whole and in memory.
+
+Returns: ACCEL_OK; INVALID_STATE for weights that are offloaded, sharded or without values.
+
+Threads: object.
+"""
+accel_module_merge_adapters(var"module") =
+    check(ccall(@address(accel_module_merge_adapters), accel_status_t, (Ptr{accel_module_t},), var"module"), "accel_module_merge_adapters")
+
+"""
+    accel_module_unmerge_adapters(module)
+
+Takes merged adapters away from the weights again, up to rounding.
+
+- `module`: As in accel_module_merge_adapters().
+
+Returns: As accel_module_merge_adapters().
+
+Threads: object.
+"""
+accel_module_unmerge_adapters(var"module") =
+    check(ccall(@address(accel_module_unmerge_adapters), accel_status_t, (Ptr{accel_module_t},), var"module"), "accel_module_unmerge_adapters")
+
+"""
+    accel_module_remove_adapter(module, name)
+
+Removes an adapter. What was trained beside it stays.
+
+- `module`: A model that is not prepared.
+- `name`: One of its adapters.
+
+Returns: ACCEL_OK; NOT_FOUND for one that the model lacks; INVALID_STATE for one that is merged, or a model that is prepared.
+
+Threads: object.
+"""
+accel_module_remove_adapter(var"module", name) =
+    check(ccall(@address(accel_module_remove_adapter), accel_status_t, (Ptr{accel_module_t}, Cstring), var"module", name), "accel_module_remove_adapter")
+
+"""
+    accel_use_adapters_begin(names, n_names, out)
+
+In calls of this thread inside, these adapters act in place of the active ones, in all models that have them: a request of a server can choose its own. What is trained does not change; backward takes the adapters of the forward. The innermost scope counts.
+
+- `names`: `nothing`/`C_NULL` is allowed. Adapters. May be NULL when there are none.
+- `n_names`: Their number.
+- `out`: The scope.
+
+Returns: ACCEL_OK.
+
+Threads: thread.
+"""
+accel_use_adapters_begin(names, n_names, out) =
+    check(ccall(@address(accel_use_adapters_begin), accel_status_t, (Ptr{Ptr{Cchar}}, Csize_t, Ptr{Ptr{accel_scope_t}}), names, n_names, out), "accel_use_adapters_begin")
+
+"""
     accel_optimizer_adamw(module, options, out)
 
 AdamW over the parameters of a module.
@@ -12863,6 +13049,15 @@ const FUNCTIONS = (
     :accel_generation_batch_step,
     :accel_generation_batch_cancel,
     :accel_generation_batch_info,
+    :accel_module_add_adapter,
+    :accel_module_load_adapter,
+    :accel_save_adapter,
+    :accel_module_adapters,
+    :accel_module_activate_adapters,
+    :accel_module_merge_adapters,
+    :accel_module_unmerge_adapters,
+    :accel_module_remove_adapter,
+    :accel_use_adapters_begin,
     :accel_optimizer_adamw,
     :accel_optimizer_adam,
     :accel_optimizer_sgd,

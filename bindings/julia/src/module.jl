@@ -40,6 +40,20 @@ function add_hook!(hook::Function, model::Model; when::Symbol = :after)
     return output(out -> LibAccel.accel_module_add_hook(model, place, hook_callback(), keep(hook, model), destroy(), out), Int64)
 end
 
+with_names(call, names) = (texts = map(string, names); GC.@preserve texts call(pointer.(texts), length(texts)))
+
+"""    activate_adapters!(model, names...)
+
+These adapters act, one after the other, and are trained; without names the model is as it was without them."""
+activate_adapters!(model::Model, names...) =
+    (with_names((pointers, count) -> LibAccel.accel_module_activate_adapters(model, pointers, count), collect(names)); model)
+
+"""    use_adapters(names...) do ... end
+
+In the calls inside, these adapters act in place of the active ones."""
+use_adapters(body::Function, names...) =
+    scoped(body, out -> with_names((pointers, count) -> LibAccel.accel_use_adapters_begin(pointers, count, out), collect(names)))
+
 """    to!(model, Float64), to!(model, "cuda:0"): moves parameters and buffers in place"""
 to!(model::Model, dtype::Type, place = CPU) = (LibAccel.accel_module_to(model, dtype_code(dtype), Ref(as_device(place))); model)
 to!(model::Model, place::Union{Device,AbstractString}) = (LibAccel.accel_module_to(model, LibAccel.ACCEL_UNSET, Ref(as_device(place))); model)

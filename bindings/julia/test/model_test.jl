@@ -82,3 +82,33 @@ end
     @test_throws AccelError resolve_device_map(model, Dict("0.wieght" => 1))
     @test find_tied_parameters(model) == [] && !verify_device_map(model)
 end
+
+@testset "adapters" begin
+    config = """{"model_type": "llama", "vocab_size": 11, "hidden_size": 8, "intermediate_size": 6, "num_hidden_layers": 2, "num_attention_heads": 2}"""
+    model, tokens = from_config(config), Tensor([1 5 2])
+    train!(model, false)
+    logits(of = model) = no_grad(() -> Array(of(tokens)))
+    plain = logits()
+    add_adapter!(model, "one"; rank = 2, init = :random, target_modules = ["q_proj", "v_proj"])
+    one = logits()
+    add_adapter!(model, "two"; rank = 2, init = :random, target_modules = ".*up_proj", use_dora = true)
+    two = logits()
+    @test !(plain ≈ one || one ≈ two || two ≈ plain)
+    @test collect(keys(adapters(model))) == ["one", "two"] && adapters(model)["two"]["active"]
+    @test use_adapters(logits, "one") ≈ one && use_adapters(logits) ≈ plain
+    @test activate_adapters!(model, "one") === model && logits() ≈ one
+    mktempdir() do folder
+        State(cpu = true) do state
+            save_adapter(state, model, "one", joinpath(folder, "adapter"))
+        end
+        other = from_config(config)
+        train!(other, false)
+        load_state_dict!(other, Map(name => tensor for (name, tensor) in state_dict(model) if !occursin("lora", name)))
+        load_adapter!(other, "again", joinpath(folder, "adapter"))
+        @test logits(other) ≈ one
+    end
+    merge_adapters!(model)
+    @test_throws AccelError remove_adapter!(model, "one")
+    remove_adapter!(unmerge_adapters!(model), "one")
+    @test_throws AccelError activate_adapters!(model, "one")
+end

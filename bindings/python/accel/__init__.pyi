@@ -15,6 +15,7 @@ from .tensors import device as device, dtypes as dtypes, functional as functiona
 from .tracking import logging as logging, profiling as profiling, progress as progress
 from .training import lr_scheduler as lr_scheduler, optim as optim
 from .training.accelerator import Accelerator as Accelerator
+from .modules.adapters import use_adapters as use_adapters
 from .compat.availability import is_rich_available as is_rich_available
 from .tensors.autograd import enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad
 from .big_models.big_modeling import cpu_offload as cpu_offload, cpu_offload_with_hook as cpu_offload_with_hook, disk_offload as disk_offload, dispatch_model as dispatch_model, load_checkpoint_and_dispatch as load_checkpoint_and_dispatch

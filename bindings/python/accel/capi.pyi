@@ -261,6 +261,40 @@ class accel_generation_batch_options_t:
     reuse_prompts: int
     def __init__(self, *, max_sequences: int = 16, max_cached_tokens: int = 0, max_prompt_tokens: int = 512, reuse_prompts: int = 1) -> None: ...
 
+class accel_lora_options_t:
+    """LoRA: to the product of a linear layer with a frozen weight comes that of two small trained matrices, scaled by alpha / rank (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021). Lists, texts and maps are those of PEFT's LoraConfig.
+
+    rank: The rank of the matrices. In [1, inf). Default 8
+    alpha: The scale is alpha / rank. In [0, inf). Default 8
+    dropout: The probability that an input of the adapter is 0 in training. In [0, 1). Default 0
+    use_rslora: 1: the scale is alpha / sqrt(rank) (Kalajdzievski, "A Rank Stabilization Scaling Factor", 2023). Default 0
+    use_dora: 1: DoRA, which trains the magnitude of each output as well (Liu et al., 2024). Default 0
+    init: Its first values. Default ZERO
+    bias: The biases that are trained as well. Default NONE
+    target_modules: The linear layers: a list of the ends of their names, such as ["q_proj", "v_proj"], or one text, a regular expression of whole names. Default: all but children of the model itself, such as lm_head, which "all-linear" means too
+    exclude_modules: The layers among them that get none, in the same way. Default: none
+    layers_to_transform: A list of INT: only modules with these numbers in their names, as 3 in "model.layers.3.mlp". Default: all
+    layers_pattern: A list of STRING: what stands in front of these numbers, such as "layers". Default: anything
+    rank_pattern: A map from ends of names, regular expressions, to INT: other ranks for these layers. Default: none
+    alpha_pattern: A map in the same way to numbers: other alphas. Default: none
+    modules_to_save: A list of the ends of names: modules that are trained whole and saved with the adapter. Default: none
+    """
+    rank: int
+    alpha: float
+    dropout: float
+    use_rslora: int
+    use_dora: int
+    init: int
+    bias: int
+    target_modules: Any
+    exclude_modules: Any
+    layers_to_transform: Any
+    layers_pattern: Any
+    rank_pattern: Any
+    alpha_pattern: Any
+    modules_to_save: Any
+    def __init__(self, *, rank: int = 8, alpha: float = 8, dropout: float = 0, use_rslora: int = 0, use_dora: int = 0, init: int = ACCEL_LORA_INIT_ZERO, bias: int = ACCEL_LORA_BIAS_NONE, target_modules: Optional[Any] = None, exclude_modules: Optional[Any] = None, layers_to_transform: Optional[Any] = None, layers_pattern: Optional[Any] = None, rank_pattern: Optional[Any] = None, alpha_pattern: Optional[Any] = None, modules_to_save: Optional[Any] = None) -> None: ...
+
 class accel_adam_options_t:
     """Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.
 
@@ -1641,6 +1675,12 @@ ACCEL_SENTENCE_POOLING_MAX: int
 ACCEL_RECOMPUTE_NOTHING: int
 ACCEL_RECOMPUTE_ALL: int
 ACCEL_RECOMPUTE_KEEP_MATMULS: int
+ACCEL_LORA_INIT_ZERO: int
+ACCEL_LORA_INIT_GAUSSIAN: int
+ACCEL_LORA_INIT_RANDOM: int
+ACCEL_LORA_BIAS_NONE: int
+ACCEL_LORA_BIAS_ALL: int
+ACCEL_LORA_BIAS_LORA_ONLY: int
 ACCEL_MUON_ADJUST_ORIGINAL: int
 ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW: int
 ACCEL_UPDATE_PRECISION_AS_STORED: int
@@ -2001,6 +2041,15 @@ def accel_generation_batch_add(batch: accel_generation_batch, input_ids: accel_t
 def accel_generation_batch_step(batch: accel_generation_batch) -> Any: ...
 def accel_generation_batch_cancel(batch: accel_generation_batch, id: int) -> None: ...
 def accel_generation_batch_info(batch: accel_generation_batch) -> Any: ...
+def accel_module_add_adapter(module: accel_module, name: str, options: Optional[accel_lora_options_t]) -> None: ...
+def accel_module_load_adapter(module: accel_module, name: str, folder: str) -> None: ...
+def accel_save_adapter(state: accel_state, module: accel_module, name: str, folder: str) -> None: ...
+def accel_module_adapters(module: accel_module) -> Any: ...
+def accel_module_activate_adapters(module: accel_module, names: Optional[Sequence[str]]) -> None: ...
+def accel_module_merge_adapters(module: accel_module) -> None: ...
+def accel_module_unmerge_adapters(module: accel_module) -> None: ...
+def accel_module_remove_adapter(module: accel_module, name: str) -> None: ...
+def accel_use_adapters_begin(names: Optional[Sequence[str]]) -> accel_scope: ...
 def accel_optimizer_adamw(module: Optional[accel_module], options: Optional[accel_adam_options_t]) -> accel_optimizer: ...
 def accel_optimizer_adam(module: Optional[accel_module], options: Optional[accel_adam_options_t]) -> accel_optimizer: ...
 def accel_optimizer_sgd(module: Optional[accel_module], options: Optional[accel_sgd_options_t]) -> accel_optimizer: ...

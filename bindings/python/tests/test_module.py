@@ -412,3 +412,49 @@ def test_sizes_and_memory_of_training():
     options.num_processes = 0
     with pytest.raises(errors.ArgumentError, match="num_processes is 0"):
         capi.accel_estimate_memory(net.handle, None, options)
+
+
+def test_adapters(tmp_path):
+    config = {"model_type": "llama", "vocab_size": 11, "hidden_size": 8, "intermediate_size": 6, "num_hidden_layers": 2, "num_attention_heads": 2}
+    model, tokens = nn.from_config(config).eval(), accel.tensor([[1, 5, 2]])
+
+    def logits(of=model):
+        with accel.no_grad():
+            return of(tokens).tolist()[0][-1]
+
+    def near(numbers):
+        return pytest.approx(numbers, abs=1e-6)
+
+    plain = logits()
+    model.add_adapter("one", rank=2, alpha=4, init="random", target_modules=("q_proj", "v_proj"))
+    one = logits()
+    model.add_adapter("two", rank=2, init="random", target_modules=".*layers.1.*up_proj", use_dora=True)
+    two = logits()
+    assert plain != near(one) and one != near(two) and two != near(plain)
+    assert [name for name, parameter in model.named_parameters() if parameter.requires_grad] == [
+        f"model.layers.1.mlp.up_proj.{part}.two.weight" for part in ("lora_A", "lora_B", "lora_magnitude_vector")]
+    told = model.adapters()
+    assert list(told) == ["one", "two"] and not told["one"]["active"] and told["two"]["layers"] == ["model.layers.1.mlp.up_proj"]
+    assert told["one"]["config"]["lora_alpha"] == 4 and not told["two"]["merged"]
+    with accel.use_adapters("one"):
+        assert logits() == near(one)
+        with accel.use_adapters():
+            assert logits() == near(plain)
+    model.activate_adapters("one")
+    assert logits() == near(one)
+    accelerator = accel.Accelerator(cpu=True)
+    accelerator.save_adapter(model, "one", tmp_path / "adapter")
+    other = nn.from_config(config).eval()
+    other.load_state_dict({name: tensor for name, tensor in model.state_dict().items() if "lora" not in name})
+    other.load_adapter("again", tmp_path / "adapter")
+    assert logits(other) == near(one)
+    model.merge_adapters()
+    assert model.adapters()["one"]["merged"]
+    with pytest.raises(errors.StateError, match="is merged"):
+        model.remove_adapter("one")
+    model.unmerge_adapters()
+    model.remove_adapter("one")
+    with pytest.raises(errors.NotFoundError, match="no adapter 'one'"):
+        model.activate_adapters("one")
+    with pytest.raises(TypeError, match="no setting 'r'"):
+        model.add_adapter("three", r=4)

@@ -4,7 +4,8 @@
 //	accel launch --num-processes 2 --mixed-precision bf16 -- ./finetune FOLDER chats.jsonl OUTPUT --steps 1000
 //
 // Run again after an interruption, it goes on from its last checkpoint in OUTPUT. In the end OUTPUT has the files of a
-// model that is opened like FOLDER.
+// model that is opened like FOLDER. With --lora RANK only an adapter of that rank is trained, and OUTPUT has PEFT's
+// files of it.
 package main
 
 import (
@@ -23,6 +24,7 @@ const noLabel = -100 // fills short rows; the loss leaves it out
 type request struct {
 	folder, data, output                  string
 	steps, batch, length, saveEvery, seed int64
+	lora                                  int64
 	lr                                    float64
 }
 
@@ -34,6 +36,7 @@ func readRequest(arguments []string) request {
 	flags.Int64Var(&given.length, "length", 256, "the most tokens of a row")
 	flags.Int64Var(&given.saveEvery, "save-every", 50, "steps between checkpoints")
 	flags.Int64Var(&given.seed, "seed", 0, "of the order")
+	flags.Int64Var(&given.lora, "lora", 0, "the rank of an adapter that is trained alone; 0: all is trained")
 	flags.Float64Var(&given.lr, "lr", 1e-5, "the learning rate")
 	must.Do(flags.Parse(arguments[3:]))
 	return given
@@ -97,6 +100,10 @@ func main() {
 	must.Do(state.SetSeed(given.seed, false, false))
 	network := must.Get(accel.ModuleFromFolder(given.folder))
 	must.Do(network.To(accel.DtypeFloat32, state.Device()))
+	if given.lora > 0 {
+		alpha := 2 * float64(given.lora)
+		must.Do(network.AddAdapter("finetuned", &accel.LoraOptions{Rank: &given.lora, Alpha: &alpha}))
+	}
 	adamw := must.Get(accel.OptimizerAdamw(network, &accel.AdamOptions{LR: &given.lr}))
 	model := must.Get(state.PrepareModel(network, nil))
 	optimizer := must.Get(state.PrepareOptimizer(adamw))
@@ -117,7 +124,11 @@ func main() {
 			must.Do(state.SaveState("", nil))
 		}
 	}
-	must.Do(state.SaveModelFolder(model, given.folder, given.output, nil))
+	if given.lora > 0 {
+		must.Do(state.SaveAdapter(model, "finetuned", given.output))
+	} else {
+		must.Do(state.SaveModelFolder(model, given.folder, given.output, nil))
+	}
 	must.Do(state.Print(fmt.Sprintf("saved: %s", given.output)))
 	must.Do(state.EndTraining())
 }

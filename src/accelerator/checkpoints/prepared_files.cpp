@@ -18,16 +18,19 @@
 #include "base/log.hpp"
 #include "checkpoint/chunk_file.hpp"
 #include "checkpoint/files/make_folders.hpp"
+#include "checkpoint/formats/adapter_folder.hpp"
 #include "checkpoint/formats/sharded_index.hpp"
 #include "checkpoint/fsdp_files.hpp"
 #include "checkpoint/model_check.hpp"
 #include "checkpoint/optimizer_names.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
 #include "config/generated/settings/checkpoint/fsdp_file.hpp"
+#include "nn/adapters/adapters.hpp"
 #include "nn/architectures/hub_names.hpp"
 #include "nn/module_walks.hpp"
 #include "os/bus_error_guard.hpp"
 #include "tensor/loading.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::accelerator {
 namespace {
@@ -114,16 +117,22 @@ void require_no_stages(const PreparedObjects& prepared) {
 
 }  // namespace
 
-nn::NamedTensors PreparedFiles::whole_state_dict(const nn::ModulePtr& module, bool keep,
-                                                 const std::string& folder) const {
+nn::NamedTensors PreparedFiles::whole_state_dict(const nn::ModulePtr& module, bool keep, const std::string& folder,
+                                                 const IsWanted& is_wanted) const {
   const nn::ModulePtr model = unwrap_model(module);
   for (const ModelEntry& entry : prepared_.models) {
     const parallel::ParallelModelPtr parallel = entry.parallel();
     if (entry.model != model || !ModelState(parallel).takes_chunks()) continue;
-    const c10::IValue state = gather_state(ModelState(parallel).state_dict(), *prepared_.placed, keep, folder);
+    auto wanted = tree::new_map();
+    for (const auto& entry : ModelState(parallel).state_dict().toGenericDict())
+      if (is_wanted(entry.key().toStringRef())) wanted.insert(entry.key(), entry.value());
+    const c10::IValue state = gather_state(wanted, *prepared_.placed, keep, folder);
     return keep ? checkpoint::model_tensors(state) : nn::NamedTensors();
   }
-  return model->state_dict();
+  nn::NamedTensors tensors;
+  for (auto& [name, tensor] : model->state_dict())
+    if (is_wanted(name)) tensors.emplace_back(name, tensor);
+  return tensors;
 }
 
 void PreparedFiles::save_model(const nn::ModulePtr& module, const std::string& folder, bool writes,
@@ -137,8 +146,21 @@ void PreparedFiles::save_model(const nn::ModulePtr& module, const std::string& f
   const std::string parent = std::filesystem::path(folder).lexically_normal().parent_path().string();
   const nn::NamedTensors tensors = whole_state_dict(module, writes, parent.empty() ? "." : parent);
   if (!writes) return;
-  checkpoint::save_model(folder, nn::HubNames(*unwrap_model(module)).to_files(tensors), settings);
+  const nn::Module& model = *unwrap_model(module);
+  checkpoint::save_model(folder, nn::HubNames(model).to_files(nn::without_merged_adapters(model, tensors)), settings);
   log(LogLevel::kInfo, "the model is saved in '", folder, "'");
+}
+
+void PreparedFiles::save_adapter(const nn::ModulePtr& module, const std::string& name, const std::string& folder,
+                                 bool writes) const {
+  training_.require_known_parts();
+  const nn::Module& model = *unwrap_model(module);
+  const nn::AddedAdapter added = nn::find_adapter(model, name);
+  const nn::NamedTensors tensors = whole_state_dict(
+      module, writes, "", [&](const std::string& path) { return nn::is_saved_with_adapter(added, name, path); });
+  if (!writes) return;
+  checkpoint::save_adapter(model, name, folder, tensors);
+  log(LogLevel::kInfo, "the adapter '", name, "' is saved in '", folder, "'");
 }
 
 void PreparedFiles::save_fsdp_model(const nn::ModulePtr& module, const std::string& folder,

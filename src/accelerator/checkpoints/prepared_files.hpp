@@ -1,6 +1,7 @@
 // Files of prepared models and optimizers outside of checkpoints.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -23,10 +24,15 @@ class PreparedFiles {
 
   // Collective for a model of which ranks store parts; ranks that do not keep its tensors return nothing. They are in
   // files of `folder`, if that is given.
-  nn::NamedTensors whole_state_dict(const nn::ModulePtr& module, bool keep, const std::string& folder = "") const;
+  nn::NamedTensors whole_state_dict(const nn::ModulePtr& module, bool keep, const std::string& folder = "") const {
+    return whole_state_dict(module, keep, folder, [](const std::string&) { return true; });
+  }
   // Collective for a model of which ranks store parts. Others are saved by the calling rank, if it writes.
   void save_model(const nn::ModulePtr& module, const std::string& folder, bool writes,
                   const SaveModelSettings& settings = {}) const;
+
+  // Saves an adapter of the model in the format of PEFT. Collective as save_model().
+  void save_adapter(const nn::ModulePtr& module, const std::string& name, const std::string& folder, bool writes) const;
 
   // Collective. The files in which FSDP keeps a model or an optimizer outside of checkpoints; its layout is that of the
   // model, or of the first of the optimizer's models, unless it is given. @accelerate utils.save_fsdp_model
@@ -38,6 +44,10 @@ class PreparedFiles {
                            const FsdpFileSettings& settings) const;
 
  private:
+  using IsWanted = std::function<bool(const std::string& name)>;
+  nn::NamedTensors whole_state_dict(const nn::ModulePtr& module, bool keep, const std::string& folder,
+                                    const IsWanted& is_wanted) const;
+
   state::State& state_;
   PreparedObjects& prepared_;
   const TrainingCheckpoints& training_;

@@ -128,6 +128,16 @@ ACCEL_FUNCTION accel_status_t accel_save_model_folder(accel_state_t* state, cons
   });
 }
 
+ACCEL_FUNCTION accel_status_t accel_save_adapter(accel_state_t* state, const accel_module_t* module, const char* name,
+                                                 const char* folder) {
+  return guarded(__func__, [&] {
+    accelerator::Accelerator& accelerator = *accelerator_of(state);
+    const nn::ModulePtr& model = check(module, "module").module;
+    accelerator.files().save_adapter(model, check_pointer(name, "name"), check_pointer(folder, "folder"),
+                                     accelerator.state().is_main_process());
+  });
+}
+
 ACCEL_FUNCTION accel_status_t accel_save_fsdp_model(accel_state_t* state, const accel_module_t* module,
                                                     const char* folder, const accel_fsdp_file_options_t* options) {
   return guarded(__func__, [&] {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "base/text_ends.hpp"
 #include "checkpoint/files/make_folders.hpp"
 #include "checkpoint/formats/safetensors.hpp"
+#include "nn/architectures/hub_names.hpp"
 #include "nn/module_walks.hpp"
 #include "os/regular_file.hpp"
 #include "os/replaced_file.hpp"
@@ -157,6 +159,26 @@ Json json_start(nn::LoraStart start) {
   return start == nn::LoraStart::kGaussian ? Json("gaussian") : Json(start == nn::LoraStart::kZero);
 }
 
+// Files have the names of the hub, also those of modules that have other names here.
+std::string name_in_files(const nn::HubNames& names, const std::string& path, const at::Tensor& tensor) {
+  const std::vector<nn::HubPart> parts = names.parts_of(path, tensor.sizes());
+  return kTensorPrefix + (parts.size() == 1 && parts.front().expert < 0 ? parts.front().name : path);
+}
+
+NamedTensors with_own_names(const nn::Module& model, const std::string& adapter, const NamedTensors& tensors) {
+  const nn::HubNames names(model);
+  std::unordered_map<std::string, std::string> own;
+  for (const auto& [path, tensor] : nn::adapter_tensors(model, adapter))
+    own.emplace(name_in_files(names, path, tensor), path);
+  NamedTensors renamed;
+  for (const auto& [name, tensor] : tensors) {
+    const auto found = own.find(name);
+    renamed.emplace_back(found == own.end() ? name.substr(std::string_view(kTensorPrefix).size()) : found->second,
+                         tensor);
+  }
+  return renamed;
+}
+
 bool is_conv1d(const nn::Module& model, const std::string& layer) {
   return dynamic_cast<const nn::Projection&>(nn::module_at(model, layer)).output_dim() == 1;
 }
@@ -217,9 +239,15 @@ Json adapter_config(const nn::Module& model, const std::string& name) {
 }
 
 void save_adapter(const nn::Module& model, const std::string& name, const std::string& folder) {
+  save_adapter(model, name, folder, nn::named_parameters(model));
+}
+
+void save_adapter(const nn::Module& model, const std::string& name, const std::string& folder,
+                  const nn::NamedTensors& state) {
   NamedTensors tensors;
-  for (const auto& [path, tensor] : nn::adapter_tensors(model, name))
-    tensors.emplace_back(kTensorPrefix + path, tensor);
+  const nn::HubNames names(model);
+  for (const auto& [path, tensor] : nn::adapter_tensors(model, name, state))
+    tensors.emplace_back(name_in_files(names, path, tensor), tensor);
   const std::string config = print_json(adapter_config(model, name)) + "\n";
   make_folders(folder);
   save_safetensors(folder + "/" + kTensorFile, tensors, {{"format", "pt"}});
@@ -229,16 +257,14 @@ void save_adapter(const nn::Module& model, const std::string& name, const std::s
 std::vector<std::string> load_adapter(nn::Module& model, const std::string& name, const std::string& folder) {
   const std::string path = folder + "/" + kConfigFile;
   const nn::LoraConfig config = read_adapter_config(parse_json(RegularFile(path).read(), path), path);
-  nn::NamedTensors tensors;
-  for (const auto& [tensor_name, tensor] : load_safetensors(folder + "/" + kTensorFile).tensors) {
+  const NamedTensors tensors = load_safetensors(folder + "/" + kTensorFile).tensors;
+  for (const auto& [tensor_name, tensor] : tensors)
     require(starts_with(tensor_name, kTensorPrefix), Status::kCorrupt, folder, "/", kTensorFile, ": a tensor is '",
             tensor_name, "'; expected names that begin with ", kTensorPrefix);
-    tensors.emplace_back(tensor_name.substr(std::string_view(kTensorPrefix).size()), tensor);
-  }
   const nn::AdapterNames former = nn::active_adapters(model);
   std::vector<std::string> layers = nn::add_lora(model, name, config);
   try {
-    nn::load_adapter_tensors(model, name, tensors);
+    nn::load_adapter_tensors(model, name, with_own_names(model, name, tensors));
   } catch (...) {
     nn::remove_adapter(model, name);
     nn::set_active_adapters(model, former);

@@ -17,6 +17,9 @@ nn::LoraConfig read_adapter_config(const Json& config, const std::string& source
 Json adapter_config(const nn::Module& model, const std::string& name);
 
 void save_adapter(const nn::Module& model, const std::string& name, const std::string& folder);
+// With the values of a state dict of the model.
+void save_adapter(const nn::Module& model, const std::string& name, const std::string& folder,
+                  const nn::NamedTensors& state);
 // Adds the adapter and makes it the only active one. Returns the names of its layers. Nothing is left in the model if
 // the folder does not fit it.
 std::vector<std::string> load_adapter(nn::Module& model, const std::string& name, const std::string& folder);

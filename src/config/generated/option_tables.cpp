@@ -46,6 +46,18 @@ constexpr OptionChoice kRecomputeChoices[] = {
     {"keep_matmuls", 2},
 };
 
+constexpr OptionChoice kLoraInitChoices[] = {
+    {"zero", 0},
+    {"gaussian", 1},
+    {"random", 2},
+};
+
+constexpr OptionChoice kLoraBiasChoices[] = {
+    {"none", 0},
+    {"all", 1},
+    {"lora_only", 2},
+};
+
 constexpr OptionChoice kMuonAdjustChoices[] = {
     {"original", 0},
     {"match_rms_adamw", 1},
@@ -330,6 +342,23 @@ constexpr OptionField kGenerationBatchOptions[] = {
     {"max_prompt_tokens", "The most tokens of prompts that one step computes: long prompts are computed in several steps, so that the tokens of other sequences do not wait for them. In [1, inf). Default 512", OptionKind::kInteger, 8, 24, 154, {1, kInfinity, false, true}, nullptr, "512", nullptr, nullptr, 0, false},
     {"reuse_prompts", "1: keys and values of sequences that have ended stay while there is room, and a prompt that begins as an earlier one does is computed from there on. Default 1", OptionKind::kFlag, 4, 32, 148, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 36, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+};
+
+constexpr OptionField kLoraOptions[] = {
+    {"rank", "The rank of the matrices. In [1, inf). Default 8", OptionKind::kInteger, 8, 8, 25, {1, kInfinity, false, true}, nullptr, "8", nullptr, nullptr, 0, false},
+    {"alpha", "The scale is alpha / rank. In [0, inf). Default 8", OptionKind::kNumber, 8, 16, 26, {0, kInfinity, false, true}, nullptr, "8", nullptr, nullptr, 0, false},
+    {"dropout", "The probability that an input of the adapter is 0 in training. In [0, 1). Default 0", OptionKind::kNumber, 8, 24, 62, {0, 1, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"use_rslora", "1: the scale is alpha / sqrt(rank) (Kalajdzievski, \"A Rank Stabilization Scaling Factor\", 2023). Default 0", OptionKind::kFlag, 4, 32, 96, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"use_dora", "1: DoRA, which trains the magnitude of each output as well (Liu et al., 2024). Default 0", OptionKind::kFlag, 4, 36, 78, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"init", "Its first values. Default ZERO", OptionKind::kChoice, 4, 40, 17, kNone, nullptr, "zero", nullptr, kLoraInitChoices, std::size(kLoraInitChoices), false},
+    {"bias", "The biases that are trained as well. Default NONE", OptionKind::kChoice, 4, 44, 36, kNone, nullptr, "none", nullptr, kLoraBiasChoices, std::size(kLoraBiasChoices), false},
+    {"target_modules", "The linear layers: a list of the ends of their names, such as [\"q_proj\", \"v_proj\"], or one text, a regular expression of whole names. Default: all but children of the model itself, such as lm_head, which \"all-linear\" means too", OptionKind::kObject, 8, 48, 133, kNone, nullptr, nullptr, "all but children of the model itself, such as lm_head, which \"all-linear\" means too", nullptr, 0, false},
+    {"exclude_modules", "The layers among them that get none, in the same way. Default: none", OptionKind::kObject, 8, 56, 53, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"layers_to_transform", "A list of INT: only modules with these numbers in their names, as 3 in \"model.layers.3.mlp\". Default: all", OptionKind::kObject, 8, 64, 92, kNone, nullptr, nullptr, "all", nullptr, 0, false},
+    {"layers_pattern", "A list of STRING: what stands in front of these numbers, such as \"layers\". Default: anything", OptionKind::kObject, 8, 72, 74, kNone, nullptr, nullptr, "anything", nullptr, 0, false},
+    {"rank_pattern", "A map from ends of names, regular expressions, to INT: other ranks for these layers. Default: none", OptionKind::kObject, 8, 80, 84, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"alpha_pattern", "A map in the same way to numbers: other alphas. Default: none", OptionKind::kObject, 8, 88, 47, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"modules_to_save", "A list of the ends of names: modules that are trained whole and saved with the adapter. Default: none", OptionKind::kObject, 8, 96, 87, kNone, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
 constexpr OptionField kAdamOptions[] = {
@@ -995,6 +1024,7 @@ const OptionTable sentence_embedding_options{"accel_sentence_embedding_options_t
 const OptionTable activation_checkpointing_options{"accel_activation_checkpointing_options_t", 48, kActivationCheckpointingOptions, std::size(kActivationCheckpointingOptions)};
 const OptionTable generate_options{"accel_generate_options_t", 160, kGenerateOptions, std::size(kGenerateOptions)};
 const OptionTable generation_batch_options{"accel_generation_batch_options_t", 40, kGenerationBatchOptions, std::size(kGenerationBatchOptions)};
+const OptionTable lora_options{"accel_lora_options_t", 104, kLoraOptions, std::size(kLoraOptions)};
 const OptionTable adam_options{"accel_adam_options_t", 56, kAdamOptions, std::size(kAdamOptions)};
 const OptionTable sgd_options{"accel_sgd_options_t", 48, kSgdOptions, std::size(kSgdOptions)};
 const OptionTable adagrad_options{"accel_adagrad_options_t", 56, kAdagradOptions, std::size(kAdagradOptions)};
@@ -1072,6 +1102,7 @@ OptionTables all_option_tables() {
       &option_tables::activation_checkpointing_options,
       &option_tables::generate_options,
       &option_tables::generation_batch_options,
+      &option_tables::lora_options,
       &option_tables::adam_options,
       &option_tables::sgd_options,
       &option_tables::adagrad_options,

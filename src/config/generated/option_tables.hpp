@@ -14,6 +14,7 @@ extern const OptionTable sentence_embedding_options;
 extern const OptionTable activation_checkpointing_options;
 extern const OptionTable generate_options;
 extern const OptionTable generation_batch_options;
+extern const OptionTable lora_options;
 extern const OptionTable adam_options;
 extern const OptionTable sgd_options;
 extern const OptionTable adagrad_options;

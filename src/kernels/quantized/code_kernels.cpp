@@ -10,7 +10,7 @@ namespace {
 
 constexpr float kSmallestGroup = 0x1p-100f;  // groups of smaller magnitudes count as zeros
 constexpr float kNearest = 0x1.8p23f;        // added to a number, it leaves the nearest integer in the last bits
-constexpr int64_t kRun = 1024;               // numbers that stay in the L1 cache
+constexpr int64_t kRunInCache = 1024;               // numbers that stay in the L1 cache
 
 inline float smaller_of(float a, float b) { return b < a ? b : a; }
 inline float larger_of(float a, float b) { return a < b ? b : a; }
@@ -160,9 +160,9 @@ int64_t quantize_row(const void* row, Format row_format, int64_t columns, const 
     if ((bits_as<uint32_t>(scale.scale) & 0x7f800000u) == 0x7f800000u) return index;
     scales[index] = scale.scale;
     if (format.has_offsets) offsets[index] = scale.offset;
-    for (int64_t begin = first; begin < end; begin += kRun) {
-      const int64_t count = end - begin < kRun ? end - begin : kRun;
-      uint8_t halves[kRun];
+    for (int64_t begin = first; begin < end; begin += kRunInCache) {
+      const int64_t count = end - begin < kRunInCache ? end - begin : kRunInCache;
+      uint8_t halves[kRunInCache];
       encode_run(exact + begin, count, format, scale, borders, is_half ? halves : codes + begin);
       if (is_half) pack_halves(halves, begin, count, codes);
     }

@@ -43,10 +43,12 @@ inline void add_pairs(const Words& first, const Words& second, WordSums& sums) {
 }
 
 // Sources of words: a step reads kStepBytes of codes and gives kParts vectors. column() is the column, of those of a
-// step, whose code is in a place of a vector. Columns of 16 bytes stay in the same 16 bytes of the vectors.
+// step, whose code is in a place of a vector. Cheap sources are read again for a few inputs at a time. Columns of 16
+// bytes stay in the same 16 bytes of the vectors.
 
 // Codes of 8 bits with a sign.
 struct ByteSource {
+  static constexpr bool kIsCheap = true;
   static constexpr int64_t kParts = 2, kStepBytes = kWordBytes, kStepColumns = kWordBytes;
   static constexpr int64_t kMostSteps = 8;
   static int64_t column(int64_t part, int64_t word) { return 2 * word + part; }
@@ -60,6 +62,7 @@ struct ByteSource {
 
 // Codes 0..15.
 struct NibbleSource {
+  static constexpr bool kIsCheap = false;
   static constexpr int64_t kParts = 4, kStepBytes = kWordBytes, kStepColumns = 2 * kWordBytes;
   static constexpr int64_t kMostSteps = 4;
   static int64_t column(int64_t part, int64_t word) { return 4 * word + (part ^ 1); }
@@ -76,6 +79,7 @@ struct NibbleSource {
 #ifdef ACCEL_TABLE_BYTES
 // Codes that are places of a table of 16 words, of at most 12 bits.
 struct TableSource {
+  static constexpr bool kIsCheap = false;
   static constexpr int64_t kParts = 4, kStepBytes = kWordBytes, kStepColumns = 2 * kWordBytes;
   static constexpr int64_t kMostSteps = 2;
   static int64_t column(int64_t part, int64_t word) {
@@ -111,16 +115,79 @@ struct TableSource {
 
   TableBytes low, high;
 };
+// Fractions of 15 bits: first * second / 2^15, rounded.
+inline void multiply_fractions(const Words& first, const Words& second, Words& product) {
+#if defined(__AVX512BW__) && defined(__clang__)
+  product = (Words)__builtin_ia32_pmulhrsw512(first, second);
+#elif defined(__AVX512BW__)
+  product = (Words)__builtin_ia32_pmulhrsw512_mask(first, second, Words{}, ~uint32_t{0});
+#else
+  product = (Words)__builtin_ia32_pmulhrsw256(first, second);
+#endif
+}
+
+// 8-bit floats without infinities and NaN, as fractions of the largest number, which is word 1792: a mantissa with its
+// leading bit times a power of two that a table has for the 16 highest exponents. Smaller numbers are below half a
+// word.
+template <typename Small>
+struct FloatSource {
+  static constexpr bool kIsCheap = false;
+  static constexpr int64_t kParts = 2, kStepBytes = kWordBytes, kStepColumns = kWordBytes;
+  static constexpr int64_t kMostSteps = 4;
+  static constexpr int kMantissa = Small::kMantissa;
+  static int64_t column(int64_t part, int64_t word) { return word / 8 * 16 + word % 8 + part * 8; }
+
+  FloatSource() {
+    for (int i = 0; i < kTableBytes; i++) {
+      const int power = i % 16 < 4 ? 0 : 1 << (i % 16 - 4);
+      low[i] = static_cast<uint8_t>(power);
+      high[i] = static_cast<uint8_t>(power >> 8);
+    }
+  }
+
+  void read(const uint8_t* codes, Words (&parts)[kParts]) const {
+    constexpr uint8_t kLeading = 1 << kMantissa, kUsedExponents = kMantissa == 2 ? 15 : 0;
+    TableBytes bytes, low_powers, high_powers;
+    load_lanes_of(codes, bytes);
+    const TableBytes magnitudes = bytes & uint8_t{0x7f};
+    TableBytes exponents = (TableBytes)((TableWords)magnitudes >> kMantissa) & uint8_t{0x7f >> kMantissa};
+    if (kUsedExponents > 0) {
+      const TableBytes least = TableBytes{} + kUsedExponents;
+      exponents = (exponents > least ? exponents : least) - kUsedExponents;
+    }
+    look_up(low, exponents, low_powers);
+    look_up(high, exponents, high_powers);
+    // The leading bit is the second highest of a byte.
+    const TableBytes mantissas = (magnitudes & static_cast<uint8_t>(kLeading - 1)) | kLeading;
+    const TableBytes shifted = (TableBytes)((TableWords)mantissas << (6 - kMantissa));
+    read_half<false>(bytes, shifted, low_powers, high_powers, parts[0]);
+    read_half<true>(bytes, shifted, low_powers, high_powers, parts[1]);
+  }
+
+ private:
+  template <bool kHigh>
+  void read_half(const TableBytes& codes, const TableBytes& mantissas, const TableBytes& low_powers,
+                 const TableBytes& high_powers, Words& words) const {
+    TableWords signs, fractions, powers;
+    interleave<kHigh>(TableBytes{}, codes, signs);
+    interleave<kHigh>(TableBytes{}, mantissas, fractions);
+    interleave<kHigh>(low_powers, high_powers, powers);
+    Words product;
+    multiply_fractions((Words)fractions, (Words)powers, product);
+    const Words negative = (Words)signs >> 15;
+    words = (product ^ negative) - negative;
+  }
+
+  TableBytes low, high;
+};
 #endif
 
-// Words that one of the others has read before.
+// Words that another source has read before.
 template <typename Read>
 struct WordSource {
-  static constexpr int64_t kParts = Read::kParts, kStepBytes = kParts * kWordBytes, kStepColumns = Read::kStepColumns;
-  static constexpr int64_t kMostSteps = Read::kMostSteps;
-  void read(const uint8_t* words, Words (&parts)[kParts]) const {
-    for (int64_t part = 0; part < kParts; part++) load_lanes_of(words + part * kWordBytes, parts[part]);
-  }
+  static constexpr int64_t kParts = 1, kStepBytes = kWordBytes, kStepColumns = Read::kStepColumns / Read::kParts;
+  static constexpr int64_t kMostSteps = Read::kMostSteps * Read::kParts;
+  void read(const uint8_t* words, Words (&parts)[kParts]) const { load_lanes_of(words, parts[0]); }
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 namespace accel::kernels {
 
-// Numbers of a row of rounded inputs.
+// Numbers of a row of rounded inputs; the distances of rows.
 struct WordLayout {
   int64_t words = 0, scales = 0, sums = 0;
 };

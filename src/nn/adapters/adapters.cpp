@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <unordered_map>
 #include <utility>
@@ -48,7 +49,8 @@ void require_adapter(const Module& model, const std::string& name) {
           name, "'; expected ", names.empty() ? "one that was added, and it has none" : "one of " + list_names(names));
 }
 
-bool is_adapter_path(const std::string& path) { return path.find(".lora_") != std::string::npos; }
+// The end of the paths of an adapter's parameters.
+std::string kept_end(const std::string& name) { return "." + name + ".weight"; }
 
 std::string module_of(const std::string& path) {
   const size_t dot = path.rfind('.');
@@ -91,12 +93,12 @@ std::vector<std::string> add_lora(Module& model, const std::string& name, const 
           "bias is '", config.bias, "'; expected none, all or lora_only");
   const AdapterNames present = adapter_names(model);
   require(std::find(present.begin(), present.end(), name) == present.end(), Status::kAlreadyExists,
-          "the model has an adapter '", name, "'; expected another name, or accel_adapter_remove() before");
+          "the model has an adapter '", name, "'; expected another name, or accel_module_remove_adapter() before");
   const std::vector<LoraTarget> targets = lora_targets(model, config);
   std::vector<std::string> layers;
   for (const LoraTarget& target : targets) layers.push_back(target.name);
   for (const auto& [path, parameter] : named_parameters(model))
-    if (!is_adapter_path(path)) parameter.set_requires_grad(is_trained_beside(path, config, layers));
+    if (!is_of_adapter(path)) parameter.set_requires_grad(is_trained_beside(path, config, layers));
   const auto kept = std::make_shared<const LoraConfig>(config);
   for (const LoraTarget& target : targets) Lora::attach(*target.projection, name, target.shape, kept);
   set_active_adapters(model, {name});
@@ -138,11 +140,24 @@ void unmerge_adapters(Module& model) {
   for (auto entry = merged.rbegin(); entry != merged.rend(); ++entry) entry->second->unmerge(*entry->first);
 }
 
+NamedTensors without_merged_adapters(const Module& model, const NamedTensors& state) {
+  const AdapterNames merged = names_where(model, [](const Lora& lora) { return lora.is_merged(); });
+  const auto is_merged = [&merged](const std::string& path) {
+    return is_of_adapter(path) && std::any_of(merged.begin(), merged.end(), [&path](const std::string& name) {
+             return ends_with(path, kept_end(name));
+           });
+  };
+  NamedTensors kept;
+  std::copy_if(state.begin(), state.end(), std::back_inserter(kept),
+               [&is_merged](const auto& entry) { return !is_merged(entry.first); });
+  return kept;
+}
+
 void remove_adapter(Module& model, const std::string& name) {
   require_adapter(model, name);
   for_each_lora(model, [&](const std::string& layer, Projection&, Lora& lora) {
     require(lora.name() != name || !lora.is_merged(), Status::kInvalidState, "the adapter '", name,
-            "' is merged into '", layer, "'; expected accel_adapter_unmerge() before it is removed");
+            "' is merged into '", layer, "'; expected accel_module_unmerge_adapters() before it is removed");
   });
   for_each_lora(model, [&](const std::string&, Projection& projection, Lora& lora) {
     if (lora.name() == name) Lora::detach(projection, name);
@@ -156,24 +171,34 @@ AddedAdapter find_adapter(const Module& model, const std::string& name) {
     if (lora.name() != name) return;
     added.config = lora.config();
     added.layers.push_back(layer);
+    added.is_active = lora.is_active();
+    added.is_merged = lora.is_merged();
   });
   return added;
 }
 
-NamedTensors adapter_tensors(const Module& model, const std::string& name) {
+bool is_saved_with_adapter(const AddedAdapter& added, const std::string& name, const std::string& path) {
+  if (is_of_adapter(path)) return ends_with(path, kept_end(name));
+  return is_trained_beside(path, *added.config, added.layers);
+}
+
+NamedTensors adapter_tensors(const Module& model, const std::string& name, const NamedTensors& state) {
   const AddedAdapter added = find_adapter(model, name);
-  const std::string part = "." + name + ".weight";
   NamedTensors tensors;
-  for (const auto& [path, parameter] : named_parameters(model)) {
-    if (!is_adapter_path(path)) {
-      if (is_trained_beside(path, *added.config, added.layers))
-        tensors.emplace_back(in_files(path, added.layers), parameter);
-    } else if (ends_with(path, part)) {
-      const std::string kept = path.substr(0, path.size() - part.size());
-      tensors.emplace_back(ends_with(kept, kSavedMagnitudes) ? kept : kept + ".weight", parameter);
+  for (const auto& [path, tensor] : state) {
+    if (!is_saved_with_adapter(added, name, path)) continue;
+    if (!is_of_adapter(path)) {
+      tensors.emplace_back(in_files(path, added.layers), tensor);
+      continue;
     }
+    const std::string kept = path.substr(0, path.size() - kept_end(name).size());
+    tensors.emplace_back(ends_with(kept, kSavedMagnitudes) ? kept : kept + ".weight", tensor);
   }
   return tensors;
+}
+
+NamedTensors adapter_tensors(const Module& model, const std::string& name) {
+  return adapter_tensors(model, name, named_parameters(model));
 }
 
 void load_adapter_tensors(Module& model, const std::string& name, const NamedTensors& tensors) {

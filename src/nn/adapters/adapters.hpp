@@ -27,6 +27,8 @@ void set_active_adapters(Module& model, const AdapterNames& names);
 // in memory.
 void merge_adapters(Module& model);
 void unmerge_adapters(Module& model);
+// A state dict of the model without merged adapters.
+NamedTensors without_merged_adapters(const Module& model, const NamedTensors& state);
 // Removes an adapter, which is not merged.
 void remove_adapter(Module& model, const std::string& name);
 
@@ -34,12 +36,17 @@ void remove_adapter(Module& model, const std::string& name);
 struct AddedAdapter {
   std::shared_ptr<const LoraConfig> config;
   std::vector<std::string> layers;
+  bool is_active = false, is_merged = false;
 };
 AddedAdapter find_adapter(const Module& model, const std::string& name);
 
 // The parameters of an adapter and of the modules that are saved with it, under their names without the adapter's:
 // "layers.0.q_proj.lora_A.weight". Tensors share memory with the model.
 NamedTensors adapter_tensors(const Module& model, const std::string& name);
+// Takes the values of a state dict of the model, whose other entries are left out.
+NamedTensors adapter_tensors(const Module& model, const std::string& name, const NamedTensors& state);
+// Whether adapter_tensors() takes the entry of a state dict.
+bool is_saved_with_adapter(const AddedAdapter& added, const std::string& name, const std::string& path);
 // Copies them; each has its place and shape, and none is missing.
 void load_adapter_tensors(Module& model, const std::string& name, const NamedTensors& tensors);
 

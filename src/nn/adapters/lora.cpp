@@ -15,6 +15,7 @@
 #include "nn/layers/dropout.hpp"
 #include "nn/layers/initial.hpp"
 #include "nn/layers/linear.hpp"
+#include "nn/weight_store.hpp"
 
 namespace accel::nn {
 namespace {
@@ -52,10 +53,13 @@ std::shared_ptr<Linear> make_factor(int64_t outputs, int64_t inputs, const at::T
   return std::make_shared<Linear>(at::empty({outputs, inputs}, options), at::Tensor());
 }
 
-// Sums of products in less than float32 lose too much.
-at::TensorOptions factor_options(const at::Tensor& weight) {
+// Sums of products in less than float32 lose too much. Factors of an offloaded weight are where it is used.
+at::TensorOptions factor_options(const Projection& projection) {
+  const at::Tensor& weight = projection.parameter(Projection::kWeight);
   const bool is_exact = weight.scalar_type() == at::kFloat || weight.scalar_type() == at::kDouble;
-  return weight.options().dtype(is_exact ? weight.scalar_type() : at::kFloat).requires_grad(false);
+  const bool is_offloaded = weight.is_meta() && projection.weight_store() != nullptr;
+  const c10::Device device = is_offloaded ? projection.weight_store()->compute_device() : weight.device();
+  return at::TensorOptions(device).dtype(is_exact ? weight.scalar_type() : at::kFloat);
 }
 
 void fill_factors(const at::Tensor& first, const at::Tensor& second, const LoraShape& shape) {
@@ -76,8 +80,7 @@ at::Tensor by_outputs(const at::Tensor& weight, Product product) { return produc
 
 std::shared_ptr<Lora> Lora::attach(Projection& projection, const std::string& name, const LoraShape& shape,
                                    std::shared_ptr<const LoraConfig> config) {
-  const at::Tensor& weight = projection.parameter(Projection::kWeight);
-  const at::TensorOptions options = factor_options(weight);
+  const at::TensorOptions options = factor_options(projection);
   auto first = make_factor(shape.rank, projection.in_features(), options);
   auto second = make_factor(projection.out_features(), shape.rank, options);
   fill_factors(first->parameter(0), second->parameter(0), shape);
@@ -88,7 +91,10 @@ std::shared_ptr<Lora> Lora::attach(Projection& projection, const std::string& na
   lora->second_ = second;
   if (shape.is_dora) {
     lora->magnitude_ = std::make_shared<AdapterPart>("Magnitude");
-    lora->magnitude_->add_parameter("weight", lora->norms(projection.whole_weight(), {projection.output_dim() == 1}));
+    const at::Tensor weight = projection.encoded() != nullptr
+                                  ? projection.whole_weight()
+                                  : stored_values(projection.weight_store(), projection.parameter(Projection::kWeight));
+    lora->magnitude_->add_parameter("weight", lora->norms(weight.to(options.device()), {projection.output_dim() == 1}));
   }
   part_of(projection, kDropouts)->add_child(name, lora->dropout_);
   part_of(projection, kFirsts)->add_child(name, lora->first_);

@@ -97,6 +97,8 @@ std::string example_name(const Module& model) {
 
 }  // namespace
 
+bool is_of_adapter(const std::string& name) { return name.find(".lora_") != std::string::npos; }
+
 bool ends_with_any(const std::string& name, const std::vector<std::string>& endings) {
   return std::any_of(endings.begin(), endings.end(), [&](const auto& ending) { return is_name_end(name, ending); });
 }
@@ -113,13 +115,16 @@ std::vector<LoraTarget> lora_targets(Module& model, const LoraConfig& config) {
     const auto projection =
         std::dynamic_pointer_cast<Projection>(std::const_pointer_cast<Module>(module->shared_from_this()));
     const bool fits = takes_all ? projection != nullptr && name.find('.') != std::string::npos : chosen.match(name);
-    if (name.empty() || !fits || excluded.match(name) || !is_chosen_layer(name, config)) continue;
+    if (name.empty() || is_of_adapter(name) || !fits || excluded.match(name) || !is_chosen_layer(name, config))
+      continue;
     if (projection == nullptr) {
       other = text("'", name, "', a ", module->kind());
       continue;
     }
     require(!projection->is_split(), Status::kUnsupported, "'", name,
             "' is split over ranks; expected that adapters are added to a whole model");
+    require(projection->placement(Projection::kWeight) == nullptr, Status::kInvalidState, "the weight of '", name,
+            "' is sharded; expected that adapters are added before the model is prepared");
     targets.push_back({name, projection, shape_for(name, config)});
   }
   require(other.empty(), Status::kUnsupported, "target_modules has ", other,

@@ -43,9 +43,12 @@ struct LoraTarget {
   LoraShape shape;
 };
 
-// An error unless there is at least one. A name that fits a module which is no projection is an error, too.
+// The parts of other adapters are none. An error unless there is at least one. A name that fits a module which is no
+// projection is an error, too.
 std::vector<LoraTarget> lora_targets(Module& model, const LoraConfig& config);
 
+// Whether a module or parameter with this name is part of an adapter.
+bool is_of_adapter(const std::string& name);
 // Whether the name is one of the endings, or ends with a dot and one.
 bool ends_with_any(const std::string& name, const std::vector<std::string>& endings);
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "nn/layers/encoded_weight.hpp"
+#include "nn/layers/encoded_tensors.hpp"
 #include "nn/layers/mixture_of_experts.hpp"
 #include "nn/module_walks.hpp"
 

@@ -11,7 +11,6 @@
 
 #include "base/error.hpp"
 #include "nn/creation_device.hpp"
-#include "nn/layers/encoded_weight.hpp"
 #include "nn/layers/initial.hpp"
 #include "tensor/dtype.hpp"
 

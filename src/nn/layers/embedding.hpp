@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "nn/layers/encoded_weight.hpp"
 #include "nn/module.hpp"
 
 namespace accel::nn {
@@ -16,7 +17,7 @@ class RowLookup {
 // Ranks that have parts of the table look up rows together.
 class SplitLookup : public RowLookup {};
 
-class EncodedLookup;  // encoded_weight.hpp
+class EncodedLookup : public RowLookup, public virtual EncodedWeight {};
 
 // Looks up rows of weight [num_embeddings, embedding_dim].
 class Embedding final : public Module {

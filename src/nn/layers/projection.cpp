@@ -10,7 +10,6 @@
 
 #include "base/error.hpp"
 #include "nn/deferred_products.hpp"
-#include "nn/layers/encoded_weight.hpp"
 #include "nn/low_precision/fp8_layers.hpp"
 
 namespace accel::nn {
@@ -64,10 +63,9 @@ void Projection::set_split(std::shared_ptr<const SplitProduct> split) {
   require(encoded() == nullptr, Status::kUnsupported, "a ", kind(),
           " with a quantized weight is not split over ranks; expected DDP, full sharding or a model without quantized "
           "layers");
-  require(
-      updates_.empty(), Status::kUnsupported, "a ", kind(),
-      " with adapters is not split over ranks; expected accel_adapter_merge(), or an adapter that is added to another "
-      "layer");
+  require(updates_.empty(), Status::kUnsupported, "a ", kind(),
+          " with adapters is not split over ranks; expected a model whose merged weights accel_save_model_folder() "
+          "saved, or an adapter that is added to another layer");
   product_ = std::move(split);
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "nn/layers/encoded_weight.hpp"
 #include "nn/module.hpp"
 
 namespace accel::nn {
@@ -29,7 +30,7 @@ class WeightProduct {
 // Ranks that have parts of a weight compute the layer's product together.
 class SplitProduct : public WeightProduct {};
 
-class EncodedProduct;  // encoded_weight.hpp
+class EncodedProduct : public WeightProduct, public virtual EncodedWeight {};
 
 // Changes the product of a projection, as an adapter does.
 class ProductUpdate {

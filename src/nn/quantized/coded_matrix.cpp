@@ -31,20 +31,6 @@ at::Tensor unscaled_values(const CodedMatrix& matrix, int64_t rows, int64_t colu
   return book.index_select(0, numbers.reshape(-1)).view({rows, columns});
 }
 
-at::Tensor values_by_operators(const CodedMatrix& matrix) {
-  const int64_t rows = matrix.is_flat ? 1 : matrix.sizes[0];
-  const int64_t columns = matrix.is_flat ? matrix.sizes[0] * matrix.sizes[1] : matrix.sizes[1];
-  const int64_t group = kernels::group_columns(matrix.format, columns);
-  const int64_t groups = kernels::groups_of_row(matrix.format, columns);
-  const auto of_columns = [&](const at::Tensor& of_groups) {
-    const at::Tensor wide = of_groups.view({rows, groups, 1}).expand({rows, groups, group});
-    return wide.reshape({rows, groups * group}).narrow(1, 0, columns);
-  };
-  at::Tensor values = unscaled_values(matrix, rows, columns) * of_columns(matrix.scales);
-  if (matrix.offsets.defined()) values = values + of_columns(matrix.offsets);
-  return values.view(matrix.sizes);
-}
-
 }  // namespace
 
 bool is_kernel_dtype(at::ScalarType dtype) {
@@ -74,8 +60,22 @@ kernels::QuantizedWeight CodedMatrix::of_kernels() const {
   return weight;
 }
 
+at::Tensor CodedMatrix::values_by_operators() const {
+  const int64_t rows = is_flat ? 1 : sizes[0];
+  const int64_t columns = is_flat ? sizes[0] * sizes[1] : sizes[1];
+  const int64_t group = kernels::group_columns(format, columns);
+  const int64_t groups = kernels::groups_of_row(format, columns);
+  const auto of_columns = [&](const at::Tensor& of_groups) {
+    const at::Tensor wide = of_groups.view({rows, groups, 1}).expand({rows, groups, group});
+    return wide.reshape({rows, groups * group}).narrow(1, 0, columns);
+  };
+  at::Tensor values = unscaled_values(*this, rows, columns) * of_columns(scales);
+  if (offsets.defined()) values = values + of_columns(offsets);
+  return values.view(sizes);
+}
+
 at::Tensor CodedMatrix::values(at::ScalarType dtype) const {
-  if (!codes.is_cpu()) return values_by_operators(*this).to(dtype);
+  if (!codes.is_cpu()) return values_by_operators().to(dtype);
   if (!is_kernel_dtype(dtype)) return values(at::kFloat).to(dtype);
   const at::Tensor decoded = at::empty(sizes, at::TensorOptions().dtype(dtype));
   const kernels::QuantizedWeight weight = of_kernels();

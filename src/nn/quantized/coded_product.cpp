@@ -106,7 +106,7 @@ class CodedProductBackward final : public torch::autograd::Node {
 at::Tensor coded_product(const CodedMatrix& matrix, const QuantizedKind& kind, const at::Tensor& input,
                          const at::Tensor& bias) {
   require(input.dim() >= 1 && input.size(-1) == matrix.sizes[1], Status::kShapeMismatch, "the input is ", input.sizes(),
-          " and the quantized weight ", matrix.sizes, "; expected [..., ", matrix.sizes[1], "]");
+          " and the quantized weight ", at::IntArrayRef(matrix.sizes), "; expected [..., ", matrix.sizes[1], "]");
   require(input.is_floating_point(), Status::kTypeMismatch, "the input of a quantized layer is ", input.scalar_type(),
           "; expected a floating dtype");
   require(input.device() == matrix.codes.device(), Status::kInvalidArgument, "the input is on ", input.device(),

@@ -8,7 +8,7 @@
 #include "base/name_list.hpp"
 #include "base/text_ends.hpp"
 #include "nn/layers/embedding.hpp"
-#include "nn/layers/encoded_weight.hpp"
+#include "nn/layers/encoded_tensors.hpp"
 #include "nn/layers/projection.hpp"
 #include "nn/module_walks.hpp"
 #include "nn/tied_parameters.hpp"

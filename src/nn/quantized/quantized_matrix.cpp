@@ -4,6 +4,7 @@
 #include <ATen/ops/aminmax.h>
 
 #include "base/error.hpp"
+#include "nn/layers/encoded_tensors.hpp"
 #include "nn/quantized/coded_product.hpp"
 
 namespace accel::nn {
@@ -31,8 +32,8 @@ void QuantizedMatrix::install(Module& layer, const std::string& name, const Quan
   const bool is_transposed = projection != nullptr && projection->output_dim() == 1;
   require(encoded_weight(layer) != nullptr || (weight.dim() == 2 && weight.size(is_transposed ? 1 : 0) == sizes[0] &&
                                                weight.size(is_transposed ? 0 : 1) == sizes[1]),
-          Status::kShapeMismatch, "the weight of '", name, "' is ", weight.sizes(), " and the quantized one ", sizes,
-          "; expected the same sizes, outputs first");
+          Status::kShapeMismatch, "the weight of '", name, "' is ", weight.sizes(), " and the quantized one ",
+          at::IntArrayRef(sizes), "; expected the same sizes, outputs first");
   const std::shared_ptr<QuantizedMatrix> matrix(new QuantizedMatrix(layer, tensors.state, tensors.buffers.size()));
   if (projection != nullptr)
     projection->set_encoded(matrix);

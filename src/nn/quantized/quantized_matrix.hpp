@@ -10,7 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "nn/layers/encoded_weight.hpp"
+#include "nn/layers/embedding.hpp"
+#include "nn/layers/projection.hpp"
 #include "nn/quantized/quantized_tensors.hpp"
 
 namespace accel::nn {

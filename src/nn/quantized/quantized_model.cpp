@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "nn/architectures/hub_names.hpp"
 #include "nn/layers/embedding.hpp"
+#include "nn/layers/encoded_tensors.hpp"
 #include "nn/layers/projection.hpp"
 #include "nn/module_walks.hpp"
 #include "nn/quantized/quantized_layers.hpp"

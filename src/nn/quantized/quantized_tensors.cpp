@@ -23,8 +23,8 @@ constexpr const char* kQuantMap = "weight_quant_map";
 constexpr const char* kNestedAbsmax = "weight_nested_absmax";
 constexpr const char* kNestedQuantMap = "weight_nested_quant_map";
 constexpr const char* kState = "weight_quant_state";
-constexpr const char* kScales = "weight_scales";
-constexpr const char* kOffsets = "weight_offsets";
+constexpr const char* kGroupScales = "weight_scales";
+constexpr const char* kGroupOffsets = "weight_offsets";
 constexpr const char* kRowMagnitudes = "SCB";
 constexpr const char* kRowFormat = "weight_format";
 constexpr float kLargestInt8 = 127;
@@ -130,8 +130,8 @@ void add_rows(const PackedNumbers& packed, const at::Tensor& values, QuantizedTe
 
 void add_groups(const PackedNumbers& packed, QuantizedTensors& made) {
   made.codes = packed.codes.view({made.state.sizes[0], -1});
-  made.buffers = {{kScales, packed.scales}};
-  if (packed.offsets.defined()) made.buffers.emplace_back(kOffsets, packed.offsets);
+  made.buffers = {{kGroupScales, packed.scales}};
+  if (packed.offsets.defined()) made.buffers.emplace_back(kGroupOffsets, packed.offsets);
   made.buffers.emplace_back(kState, bytes_of(print_json(state_of(made.state, 0))));
 }
 
@@ -139,7 +139,8 @@ void check_codes(const QuantizedTensors& found, const std::string& name, const s
                  at::ScalarType dtype) {
   require(found.codes.sizes() == sizes && found.codes.scalar_type() == dtype, Status::kShapeMismatch, "'", name,
           "' is ", tensor::dtype_name(found.codes.scalar_type()), " ", found.codes.sizes(), " and was quantized from ",
-          found.state.sizes, " to ", found.state.kind.name, "; expected ", tensor::dtype_name(dtype), " ", sizes);
+          at::IntArrayRef(found.state.sizes), " to ", found.state.kind.name, "; expected ", tensor::dtype_name(dtype),
+          " ", at::IntArrayRef(sizes));
 }
 
 void check_buffer(const at::Tensor& buffer, const std::string& name, int64_t count, at::ScalarType dtype) {
@@ -228,13 +229,13 @@ QuantizedTensors find_groups(const TensorsByName& files, const std::string& laye
   const int64_t rows = found.state.sizes[0], columns = found.state.sizes[1];
   check_codes(found, layer + "weight", {rows, kernels::row_bytes(format, columns)}, at::kByte);
   if (format.has_offsets)
-    take(found, files, layer, {kScales, kOffsets, kState});
+    take(found, files, layer, {kGroupScales, kGroupOffsets, kState});
   else
-    take(found, files, layer, {kScales, kState});
+    take(found, files, layer, {kGroupScales, kState});
   const int64_t groups = rows * kernels::groups_of_row(format, columns);
-  check_buffer(buffer_of(found.buffers, kScales), layer + "weight.scales", groups, at::kFloat);
+  check_buffer(buffer_of(found.buffers, kGroupScales), layer + "weight.scales", groups, at::kFloat);
   if (format.has_offsets)
-    check_buffer(buffer_of(found.buffers, kOffsets), layer + "weight.offsets", groups, at::kFloat);
+    check_buffer(buffer_of(found.buffers, kGroupOffsets), layer + "weight.offsets", groups, at::kFloat);
   return found;
 }
 
@@ -292,8 +293,8 @@ CodedMatrix decode_state(const QuantizedState& state, const at::Tensor& codes, c
   if (state.kind.storage == WeightStorage::kRows) {
     matrix.scales = buffer_of(buffers, kRowMagnitudes).to(at::kFloat).div(kLargestInt8);
   } else if (state.kind.storage == WeightStorage::kGroups) {
-    matrix.scales = buffer_of(buffers, kScales).contiguous();
-    if (state.kind.format.has_offsets) matrix.offsets = buffer_of(buffers, kOffsets).contiguous();
+    matrix.scales = buffer_of(buffers, kGroupScales).contiguous();
+    if (state.kind.format.has_offsets) matrix.offsets = buffer_of(buffers, kGroupOffsets).contiguous();
   } else if (!state.kind.has_double_quantization) {
     matrix.scales = buffer_of(buffers, kAbsmax).contiguous();
   } else {

@@ -18,11 +18,13 @@ std::vector<float> book_values() {
   std::vector<float> values = {0, 1};
   double power = std::pow(10.0, 1 - kExponents);
   for (int exponent = 0; exponent < kExponents; exponent++, power = std::pow(10.0, exponent + 1 - kExponents)) {
-    // The middles of equal parts of [0.1, 1], with the bounds in float32 from both ends, as LibTorch's linspace.
+    // The middles of equal parts of [0.1, 1], with bounds from both ends, rounded once, as LibTorch's linspace has
+    // them.
     const int parts = 1 << exponent;
     const float step = (1.0f - 0.1f) / static_cast<float>(parts);
     const auto bound = [&](int i) {
-      return i < (parts + 1) / 2 ? 0.1f + step * static_cast<float>(i) : 1.0f - step * static_cast<float>(parts - i);
+      return 2 * i <= parts ? std::fma(step, static_cast<float>(i), 0.1f)
+                            : std::fma(-step, static_cast<float>(parts - i), 1.0f);
     };
     for (int i = 0; i < parts; i++) {
       const float middle = (bound(i) + bound(i + 1)) / 2.0f;

@@ -178,6 +178,11 @@ void MatchedPlan::match(PlannedLayer& layer) {
             "'; expected a linear layer for the styles colwise and rowwise, an embedding for the "
             "styles embedding_*, a module with the parameters of experts for moe_tp_experts, or the path of a "
             "parameter");
+    require(
+        along == SplitAlong::kNothing || layer.projection == nullptr || layer.projection->updates().empty(),
+        Status::kUnsupported, "'", path, "' has adapters, and the rule '", layer.rule->text,
+        "' splits it over ranks; expected a model whose merged weights accel_save_model_folder() saved, or adapters "
+        "of other layers");
     require(!layer.is_split_output() || (layer.embedding != nullptr && sequence_parallel_), Status::kInvalidArgument,
             "rule '", layer.rule->text, "' does not fit '", path, "'; expected an embedding, and sequence_parallel 1");
     require_sequence_option(*layer.rule);

@@ -122,6 +122,22 @@ SAME(place_of_accel_generation_batch_options_t_max_cached_tokens, offsetof(accel
 SAME(place_of_accel_generation_batch_options_t_max_prompt_tokens, offsetof(accel_generation_batch_options_t, max_prompt_tokens) == 24 && sizeof(((accel_generation_batch_options_t *)0)->max_prompt_tokens) == 8);
 SAME(place_of_accel_generation_batch_options_t_reuse_prompts, offsetof(accel_generation_batch_options_t, reuse_prompts) == 32 && sizeof(((accel_generation_batch_options_t *)0)->reuse_prompts) == 4);
 SAME(place_of_accel_generation_batch_options_t_reserved, offsetof(accel_generation_batch_options_t, reserved) == 36 && sizeof(((accel_generation_batch_options_t *)0)->reserved) == 4);
+SAME(size_of_accel_lora_options_t, sizeof(accel_lora_options_t) == 104);
+SAME(place_of_accel_lora_options_t_struct_size, offsetof(accel_lora_options_t, struct_size) == 0 && sizeof(((accel_lora_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_lora_options_t_rank, offsetof(accel_lora_options_t, rank) == 8 && sizeof(((accel_lora_options_t *)0)->rank) == 8);
+SAME(place_of_accel_lora_options_t_alpha, offsetof(accel_lora_options_t, alpha) == 16 && sizeof(((accel_lora_options_t *)0)->alpha) == 8);
+SAME(place_of_accel_lora_options_t_dropout, offsetof(accel_lora_options_t, dropout) == 24 && sizeof(((accel_lora_options_t *)0)->dropout) == 8);
+SAME(place_of_accel_lora_options_t_use_rslora, offsetof(accel_lora_options_t, use_rslora) == 32 && sizeof(((accel_lora_options_t *)0)->use_rslora) == 4);
+SAME(place_of_accel_lora_options_t_use_dora, offsetof(accel_lora_options_t, use_dora) == 36 && sizeof(((accel_lora_options_t *)0)->use_dora) == 4);
+SAME(place_of_accel_lora_options_t_init, offsetof(accel_lora_options_t, init) == 40 && sizeof(((accel_lora_options_t *)0)->init) == 4);
+SAME(place_of_accel_lora_options_t_bias, offsetof(accel_lora_options_t, bias) == 44 && sizeof(((accel_lora_options_t *)0)->bias) == 4);
+SAME(place_of_accel_lora_options_t_target_modules, offsetof(accel_lora_options_t, target_modules) == 48 && sizeof(((accel_lora_options_t *)0)->target_modules) == 8);
+SAME(place_of_accel_lora_options_t_exclude_modules, offsetof(accel_lora_options_t, exclude_modules) == 56 && sizeof(((accel_lora_options_t *)0)->exclude_modules) == 8);
+SAME(place_of_accel_lora_options_t_layers_to_transform, offsetof(accel_lora_options_t, layers_to_transform) == 64 && sizeof(((accel_lora_options_t *)0)->layers_to_transform) == 8);
+SAME(place_of_accel_lora_options_t_layers_pattern, offsetof(accel_lora_options_t, layers_pattern) == 72 && sizeof(((accel_lora_options_t *)0)->layers_pattern) == 8);
+SAME(place_of_accel_lora_options_t_rank_pattern, offsetof(accel_lora_options_t, rank_pattern) == 80 && sizeof(((accel_lora_options_t *)0)->rank_pattern) == 8);
+SAME(place_of_accel_lora_options_t_alpha_pattern, offsetof(accel_lora_options_t, alpha_pattern) == 88 && sizeof(((accel_lora_options_t *)0)->alpha_pattern) == 8);
+SAME(place_of_accel_lora_options_t_modules_to_save, offsetof(accel_lora_options_t, modules_to_save) == 96 && sizeof(((accel_lora_options_t *)0)->modules_to_save) == 8);
 SAME(size_of_accel_adam_options_t, sizeof(accel_adam_options_t) == 56);
 SAME(place_of_accel_adam_options_t_struct_size, offsetof(accel_adam_options_t, struct_size) == 0 && sizeof(((accel_adam_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_adam_options_t_lr, offsetof(accel_adam_options_t, lr) == 8 && sizeof(((accel_adam_options_t *)0)->lr) == 8);
@@ -836,6 +852,12 @@ SAME(value_of_ACCEL_SENTENCE_POOLING_MAX, ACCEL_SENTENCE_POOLING_MAX == 4);
 SAME(value_of_ACCEL_RECOMPUTE_NOTHING, ACCEL_RECOMPUTE_NOTHING == 0);
 SAME(value_of_ACCEL_RECOMPUTE_ALL, ACCEL_RECOMPUTE_ALL == 1);
 SAME(value_of_ACCEL_RECOMPUTE_KEEP_MATMULS, ACCEL_RECOMPUTE_KEEP_MATMULS == 2);
+SAME(value_of_ACCEL_LORA_INIT_ZERO, ACCEL_LORA_INIT_ZERO == 0);
+SAME(value_of_ACCEL_LORA_INIT_GAUSSIAN, ACCEL_LORA_INIT_GAUSSIAN == 1);
+SAME(value_of_ACCEL_LORA_INIT_RANDOM, ACCEL_LORA_INIT_RANDOM == 2);
+SAME(value_of_ACCEL_LORA_BIAS_NONE, ACCEL_LORA_BIAS_NONE == 0);
+SAME(value_of_ACCEL_LORA_BIAS_ALL, ACCEL_LORA_BIAS_ALL == 1);
+SAME(value_of_ACCEL_LORA_BIAS_LORA_ONLY, ACCEL_LORA_BIAS_LORA_ONLY == 2);
 SAME(value_of_ACCEL_MUON_ADJUST_ORIGINAL, ACCEL_MUON_ADJUST_ORIGINAL == 0);
 SAME(value_of_ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW, ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW == 1);
 SAME(value_of_ACCEL_UPDATE_PRECISION_AS_STORED, ACCEL_UPDATE_PRECISION_AS_STORED == 0);
@@ -1007,6 +1029,15 @@ static void test_accel_generation_batch_options_t(void **state) {
   (void)state;
   memset(&given, 0x5a, sizeof(given));
   assert_int_equal(accel_options_init(ACCEL_OPTIONS_GENERATION_BATCH, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_lora_options_t(void **state) {
+  static const accel_lora_options_t expected = ACCEL_LORA_OPTIONS_INIT;
+  accel_lora_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_LORA, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1588,6 +1619,7 @@ int main(void) {
       cmocka_unit_test(test_accel_activation_checkpointing_options_t),
       cmocka_unit_test(test_accel_generate_options_t),
       cmocka_unit_test(test_accel_generation_batch_options_t),
+      cmocka_unit_test(test_accel_lora_options_t),
       cmocka_unit_test(test_accel_adam_options_t),
       cmocka_unit_test(test_accel_sgd_options_t),
       cmocka_unit_test(test_accel_adagrad_options_t),

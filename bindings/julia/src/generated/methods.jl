@@ -9,6 +9,8 @@ const CHOICES = (
     cpu_memory = (auto = 0, default = 1, cached = 2,),
     sentence_pooling = (mean = 1, first = 2, last = 3, max = 4,),
     recompute = (nothing = 0, all = 1, keep_matmuls = 2,),
+    lora_init = (zero = 0, gaussian = 1, random = 2,),
+    lora_bias = (none = 0, all = 1, lora_only = 2,),
     muon_adjust = (original = 0, match_rms_adamw = 1,),
     update_precision = (as_stored = 0, master_weights = 1, stochastic_rounding = 2,),
     anneal_strategy = (cos = 0, linear = 1,),
@@ -45,6 +47,7 @@ choices(::Type) = NamedTuple()
 choices(::Type{LibAccel.accel_state_options_t}) = (mixed_precision = CHOICES.precision, scheduler_steps = CHOICES.scheduler_steps, cpu_kernels = CHOICES.cpu_kernels, cpu_memory = CHOICES.cpu_memory,)
 choices(::Type{LibAccel.accel_sentence_embedding_options_t}) = (pooling = CHOICES.sentence_pooling,)
 choices(::Type{LibAccel.accel_activation_checkpointing_options_t}) = (recompute = CHOICES.recompute,)
+choices(::Type{LibAccel.accel_lora_options_t}) = (init = CHOICES.lora_init, bias = CHOICES.lora_bias,)
 choices(::Type{LibAccel.accel_muon_options_t}) = (adjust_lr_fn = CHOICES.muon_adjust,)
 choices(::Type{LibAccel.accel_one_cycle_options_t}) = (anneal_strategy = CHOICES.anneal_strategy,)
 choices(::Type{LibAccel.accel_cyclic_options_t}) = (mode = CHOICES.cycle_mode,)
@@ -1133,6 +1136,59 @@ Gives: A map of INT: \"running\" and \"waiting\" sequences, \"cached_tokens\" wh
 """
 generation_counts(batch::GenerationBatch) =
     result(out -> LibAccel.accel_generation_batch_info(batch, out))::Map
+
+"""
+    add_adapter!(model, name; options...)
+
+Adds an adapter to linear layers, and makes it the only active one. Nothing else of the model is trained from then on
+but what options.bias and options.modules_to_save name: optimizers and prepared models that are made afterwards see only
+that. The adapter is in float32 beside a weight in half precision.
+
+- `name`: Its name, without a dot.
+- `rank`: The rank of the matrices. In [1, inf). Default 8
+- `alpha`: The scale is alpha / rank. In [0, inf). Default 8
+- `dropout`: The probability that an input of the adapter is 0 in training. In [0, 1). Default 0
+- `use_rslora`: 1: the scale is alpha / sqrt(rank) (Kalajdzievski, \"A Rank Stabilization Scaling Factor\", 2023). Default 0
+- `use_dora`: 1: DoRA, which trains the magnitude of each output as well (Liu et al., 2024). Default 0
+- `init`: Its first values. Default ZERO
+- `bias`: The biases that are trained as well. Default NONE
+- `target_modules`: The linear layers: a list of the ends of their names, such as [\"q_proj\", \"v_proj\"], or one text, a regular expression of whole names. Default: all but children of the model itself, such as lm_head, which \"all-linear\" means too
+- `exclude_modules`: The layers among them that get none, in the same way. Default: none
+- `layers_to_transform`: A list of INT: only modules with these numbers in their names, as 3 in \"model.layers.3.mlp\". Default: all
+- `layers_pattern`: A list of STRING: what stands in front of these numbers, such as \"layers\". Default: anything
+- `rank_pattern`: A map from ends of names, regular expressions, to INT: other ranks for these layers. Default: none
+- `alpha_pattern`: A map in the same way to numbers: other alphas. Default: none
+- `modules_to_save`: A list of the ends of names: modules that are trained whole and saved with the adapter. Default: none
+"""
+add_adapter!(model::Model, name; options...) =
+    (with_options(given -> LibAccel.accel_module_add_adapter(model, string(name), given), LibAccel.accel_lora_options_t; options...); model)
+
+"""
+    merge_adapters!(model)
+
+Adds the active adapters to the weights, so that they cost nothing any more, in float32 and rounded once.
+accel_save_model() and its relatives write the merged model, without the adapters.
+"""
+merge_adapters!(model::Model) =
+    (LibAccel.accel_module_merge_adapters(model); model)
+
+"""
+    unmerge_adapters!(model)
+
+Takes merged adapters away from the weights again, up to rounding.
+"""
+unmerge_adapters!(model::Model) =
+    (LibAccel.accel_module_unmerge_adapters(model); model)
+
+"""
+    remove_adapter!(model, name)
+
+Removes an adapter. What was trained beside it stays.
+
+- `name`: One of its adapters.
+"""
+remove_adapter!(model::Model, name) =
+    (LibAccel.accel_module_remove_adapter(model, string(name)); model)
 
 """
     init_empty_weights(; include_buffers = nothing) do ... end
@@ -3678,6 +3734,39 @@ Gives: Elements of all parameters, each parameter once.
 """
 num_parameters(model::Model) =
     output(out -> LibAccel.accel_module_num_parameters(model, out), Int64)
+
+"""
+    load_adapter!(model, name, folder)
+
+Adds an adapter of a folder of PEFT, adapter_config.json and adapter_model.safetensors, and makes it the only active
+one. The model is as it was if the folder does not fit it.
+
+- `name`: Its name, without a dot.
+- `folder`: The folder.
+"""
+load_adapter!(model::Model, name, folder) =
+    (LibAccel.accel_module_load_adapter(model, string(name), string(folder)); model)
+
+"""
+    save_adapter(state, model, name, folder)
+
+Writes an adapter as a folder of PEFT. Collective for a model of which ranks store parts; the main process writes.
+
+- `name`: One of its adapters.
+- `folder`: The folder, which is made if it is not there.
+"""
+save_adapter(state::State, model::Model, name, folder) =
+    (LibAccel.accel_save_adapter(state, model, string(name), string(folder)); nothing)
+
+"""
+    adapters(model)
+
+Tells what adapters a model has.
+
+Gives: A map from the names of adapters, in the order in which they were added, to maps: BOOL \"active\", BOOL \"merged\", a list of the names of \"layers\", and the map \"config\" as PEFT has it in adapter_config.json.
+"""
+adapters(model::Model) =
+    result(out -> LibAccel.accel_module_adapters(model, out))::Map
 
 """
     step_was_skipped(optimizer)

@@ -189,6 +189,14 @@ class Accelerator:
         """Whether any rank raised the flag; lowers it then. All ranks must call."""
         return bool(capi.accel_check_trigger(self._current()))
 
+    def save_adapter(self, model, name, folder) -> None:
+        """Writes an adapter as a folder of PEFT. Collective for a model of which ranks store parts; the main process
+        writes.
+
+        name: One of its adapters.
+        folder: The folder, which is made if it is not there."""
+        capi.accel_save_adapter(self._current(), model.handle, str(name), str(folder))
+
 
 class Module:
     __slots__ = ()
@@ -203,6 +211,33 @@ class Module:
     def num_parameters(self) -> int:
         """The size of a model."""
         return capi.accel_module_num_parameters(self.handle)
+
+    def adapters(self) -> dict:
+        """Tells what adapters a model has."""
+        return capi.accel_module_adapters(self.handle)
+
+    def load_adapter(self, name, folder) -> None:
+        """Adds an adapter of a folder of PEFT, adapter_config.json and adapter_model.safetensors, and makes it the only
+        active one. The model is as it was if the folder does not fit it.
+
+        name: Its name, without a dot.
+        folder: The folder."""
+        capi.accel_module_load_adapter(self.handle, str(name), str(folder))
+
+    def merge_adapters(self) -> None:
+        """Adds the active adapters to the weights, so that they cost nothing any more, in float32 and rounded once.
+        accel_save_model() and its relatives write the merged model, without the adapters."""
+        capi.accel_module_merge_adapters(self.handle)
+
+    def unmerge_adapters(self) -> None:
+        """Takes merged adapters away from the weights again, up to rounding."""
+        capi.accel_module_unmerge_adapters(self.handle)
+
+    def remove_adapter(self, name) -> None:
+        """Removes an adapter. What was trained beside it stays.
+
+        name: One of its adapters."""
+        capi.accel_module_remove_adapter(self.handle, str(name))
 
     def state_dict(self) -> dict:
         """Parameters and persistent buffers in the reference's naming; tied ones under each of their names."""

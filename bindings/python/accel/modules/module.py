@@ -15,6 +15,9 @@ from . import copies
 from .generation_batch import generate_options
 
 
+_LORA_LISTS = ("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern", "modules_to_save")
+
+
 class Parameter:
     """Marks a tensor as trained: `self.weight = Parameter(accel.randn(3, 4))`. The attribute is then the tensor."""
 
@@ -232,6 +235,19 @@ class Module(methods.Module):
 
     def eval(self):
         return self.train(False)
+
+    def add_adapter(self, name, **options):
+        """Adds an adapter, LoRA or DoRA, to linear layers, and makes it the only active one; nothing else is trained from then on. Options are the
+        fields of accel_lora_options_t: `model.add_adapter("fr", rank=16, target_modules=["q_proj", "v_proj"])`. accel.use_adapters() chooses for calls,
+        Accelerator.save_adapter() writes."""
+        for field in _LORA_LISTS:
+            if isinstance(options.get(field), (set, frozenset, tuple)):
+                options[field] = list(options[field])
+        capi.accel_module_add_adapter(self.handle, name, fill(capi.accel_lora_options_t(), options))
+
+    def activate_adapters(self, *names):
+        """These adapters act, one after the other, and are trained; without names the model is as it was without them."""
+        capi.accel_module_activate_adapters(self.handle, list(names))
 
     def generate(self, input_ids, attention_mask=None, on_tokens=None, **options):
         """Lets a decoder add tokens to sequences: a dict with "tokens" [batch, length + new] and the "log_probabilities" of the new ones. `on_tokens` gets

@@ -36,6 +36,12 @@ pub type accel_sentence_pooling_t = i32;
 /// The activations that backward computes again. The numbers are pinned.
 pub type accel_recompute_t = i32;
 
+/// The first values of an adapter. The numbers are pinned.
+pub type accel_lora_init_t = i32;
+
+/// The biases that are trained with an adapter, and saved with it. The numbers are pinned.
+pub type accel_lora_bias_t = i32;
+
 /// How Muon scales the learning rate of an A x B matrix. The numbers are pinned.
 pub type accel_muon_adjust_t = i32;
 
@@ -455,6 +461,23 @@ pub const ACCEL_RECOMPUTE_ALL: accel_recompute_t = 1;
 
 /// the same without matmuls, convolutions and attention on the CPU, whose results are kept
 pub const ACCEL_RECOMPUTE_KEEP_MATMULS: accel_recompute_t = 2;
+
+/// lora_A as a linear layer has it, lora_B 0: the model begins as it was
+pub const ACCEL_LORA_INIT_ZERO: accel_lora_init_t = 0;
+
+/// lora_A normal with deviation 1 / rank, lora_B 0
+pub const ACCEL_LORA_INIT_GAUSSIAN: accel_lora_init_t = 1;
+
+/// both as linear layers have them: the model changes at once
+pub const ACCEL_LORA_INIT_RANDOM: accel_lora_init_t = 2;
+
+pub const ACCEL_LORA_BIAS_NONE: accel_lora_bias_t = 0;
+
+/// of all modules
+pub const ACCEL_LORA_BIAS_ALL: accel_lora_bias_t = 1;
+
+/// of the layers with the adapter
+pub const ACCEL_LORA_BIAS_LORA_ONLY: accel_lora_bias_t = 2;
 
 /// by sqrt(max(1, A / B))
 pub const ACCEL_MUON_ADJUST_ORIGINAL: accel_muon_adjust_t = 0;
@@ -1893,6 +1916,65 @@ pub const ACCEL_GENERATION_BATCH_OPTIONS_INIT: accel_generation_batch_options_t 
 impl Default for accel_generation_batch_options_t {
     fn default() -> Self {
         ACCEL_GENERATION_BATCH_OPTIONS_INIT
+    }
+}
+
+/// LoRA: to the product of a linear layer with a frozen weight comes that of two small trained matrices, scaled by alpha / rank (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021). Lists, texts and maps are those of PEFT's LoraConfig.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_lora_options_t {
+    pub struct_size: usize,
+    /// The rank of the matrices. In \[1, inf). Default 8
+    pub rank: i64,
+    /// The scale is alpha / rank. In \[0, inf). Default 8
+    pub alpha: f64,
+    /// The probability that an input of the adapter is 0 in training. In \[0, 1). Default 0
+    pub dropout: f64,
+    /// 1: the scale is alpha / sqrt(rank) (Kalajdzievski, "A Rank Stabilization Scaling Factor", 2023). Default 0
+    pub use_rslora: accel_flag_t,
+    /// 1: DoRA, which trains the magnitude of each output as well (Liu et al., 2024). Default 0
+    pub use_dora: accel_flag_t,
+    /// Its first values. Default ZERO
+    pub init: accel_lora_init_t,
+    /// The biases that are trained as well. Default NONE
+    pub bias: accel_lora_bias_t,
+    /// The linear layers: a list of the ends of their names, such as \["q_proj", "v_proj"\], or one text, a regular expression of whole names. Default: all but children of the model itself, such as lm_head, which "all-linear" means too
+    pub target_modules: *const accel_value_t,
+    /// The layers among them that get none, in the same way. Default: none
+    pub exclude_modules: *const accel_value_t,
+    /// A list of INT: only modules with these numbers in their names, as 3 in "model.layers.3.mlp". Default: all
+    pub layers_to_transform: *const accel_value_t,
+    /// A list of STRING: what stands in front of these numbers, such as "layers". Default: anything
+    pub layers_pattern: *const accel_value_t,
+    /// A map from ends of names, regular expressions, to INT: other ranks for these layers. Default: none
+    pub rank_pattern: *const accel_value_t,
+    /// A map in the same way to numbers: other alphas. Default: none
+    pub alpha_pattern: *const accel_value_t,
+    /// A list of the ends of names: modules that are trained whole and saved with the adapter. Default: none
+    pub modules_to_save: *const accel_value_t,
+}
+
+/// Every field of [`accel_lora_options_t`] unset.
+pub const ACCEL_LORA_OPTIONS_INIT: accel_lora_options_t = accel_lora_options_t {
+    struct_size: core::mem::size_of::<accel_lora_options_t>(),
+    rank: ACCEL_UNSET_INT64,
+    alpha: ACCEL_UNSET_DOUBLE,
+    dropout: ACCEL_UNSET_DOUBLE,
+    use_rslora: ACCEL_UNSET,
+    use_dora: ACCEL_UNSET,
+    init: ACCEL_UNSET,
+    bias: ACCEL_UNSET,
+    target_modules: core::ptr::null(),
+    exclude_modules: core::ptr::null(),
+    layers_to_transform: core::ptr::null(),
+    layers_pattern: core::ptr::null(),
+    rank_pattern: core::ptr::null(),
+    alpha_pattern: core::ptr::null(),
+    modules_to_save: core::ptr::null(),
+};
+impl Default for accel_lora_options_t {
+    fn default() -> Self {
+        ACCEL_LORA_OPTIONS_INIT
     }
 }
 
@@ -7503,6 +7585,112 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_generation_batch_info(batch: *const accel_generation_batch_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Adds an adapter to linear layers, and makes it the only active one.
+    ///
+    /// Nothing else of the model is trained from then on but what options.bias and options.modules_to_save name: optimizers and prepared models that are made afterwards see only that. The adapter is in float32 beside a weight in half precision.
+    ///
+    /// * `module`: A model that is not prepared yet; it may be dispatched or offloaded.
+    /// * `name`: Its name, without a dot.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    ///
+    /// Returns: ACCEL_OK; ALREADY_EXISTS; INVALID_ARGUMENT that names the field; TYPE_MISMATCH; NOT_FOUND when no linear layer has such a name; UNSUPPORTED for another layer, or one that is split over ranks; INVALID_STATE for a model that is prepared.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_module_add_adapter(module: *mut accel_module_t, name: *const c_char, options: *const accel_lora_options_t) -> accel_status_t;
+
+    /// Adds an adapter of a folder of PEFT, adapter_config.json and adapter_model.safetensors, and makes it the only active one.
+    ///
+    /// The model is as it was if the folder does not fit it.
+    ///
+    /// * `module`: As in accel_module_add_adapter().
+    /// * `name`: Its name, without a dot.
+    /// * `folder`: The folder.
+    ///
+    /// Returns: As accel_module_add_adapter(); NOT_FOUND for a file or a tensor that is not there; CORRUPT; SHAPE_MISMATCH; UNSUPPORTED for an adapter that is not LoRA or DoRA.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_module_load_adapter(module: *mut accel_module_t, name: *const c_char, folder: *const c_char) -> accel_status_t;
+
+    /// Writes an adapter as a folder of PEFT.
+    ///
+    /// Collective for a model of which ranks store parts; the main process writes.
+    ///
+    /// * `state`: A state.
+    /// * `module`: A model, prepared or not.
+    /// * `name`: One of its adapters.
+    /// * `folder`: The folder, which is made if it is not there.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND for an adapter that the model lacks; IO.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_save_adapter(state: *mut accel_state_t, module: *const accel_module_t, name: *const c_char, folder: *const c_char) -> accel_status_t;
+
+    /// Tells what adapters a model has.
+    ///
+    /// * `module`: A model, prepared or not.
+    /// * `out`: A map from the names of adapters, in the order in which they were added, to maps: BOOL "active", BOOL "merged", a list of the names of "layers", and the map "config" as PEFT has it in adapter_config.json.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_module_adapters(module: *const accel_module_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Chooses the adapters that act, one after the other, and are trained.
+    ///
+    /// * `module`: A model that is not prepared; for one that is, accel_use_adapters_begin() chooses without training others.
+    /// * `names`: NULL is allowed. length `n_names`. Adapters of the model. May be NULL when there are none: the model is as it was without them.
+    /// * `n_names`: Their number.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND for one that the model lacks; INVALID_STATE for a model that is prepared.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_module_activate_adapters(module: *mut accel_module_t, names: *const *const c_char, n_names: usize) -> accel_status_t;
+
+    /// Adds the active adapters to the weights, so that they cost nothing any more, in float32 and rounded once.
+    ///
+    /// accel_save_model() and its relatives write the merged model, without the adapters.
+    ///
+    /// * `module`: A model, prepared or not, whose weights are whole and in memory.
+    ///
+    /// Returns: ACCEL_OK; INVALID_STATE for weights that are offloaded, sharded or without values.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_module_merge_adapters(module: *mut accel_module_t) -> accel_status_t;
+
+    /// Takes merged adapters away from the weights again, up to rounding.
+    ///
+    /// * `module`: As in accel_module_merge_adapters().
+    ///
+    /// Returns: As accel_module_merge_adapters().
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_module_unmerge_adapters(module: *mut accel_module_t) -> accel_status_t;
+
+    /// Removes an adapter.
+    ///
+    /// What was trained beside it stays.
+    ///
+    /// * `module`: A model that is not prepared.
+    /// * `name`: One of its adapters.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND for one that the model lacks; INVALID_STATE for one that is merged, or a model that is prepared.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_module_remove_adapter(module: *mut accel_module_t, name: *const c_char) -> accel_status_t;
+
+    /// In calls of this thread inside, these adapters act in place of the active ones, in all models that have them: a request of a server can choose its own.
+    ///
+    /// What is trained does not change; backward takes the adapters of the forward. The innermost scope counts.
+    ///
+    /// * `names`: NULL is allowed. length `n_names`. Adapters. May be NULL when there are none.
+    /// * `n_names`: Their number.
+    /// * `out`: The scope.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: thread. Since 0.1.
+    pub fn accel_use_adapters_begin(names: *const *const c_char, n_names: usize, out: *mut *mut accel_scope_t) -> accel_status_t;
 
     /// AdamW over the parameters of a module.
     ///

@@ -195,6 +195,27 @@ fn layout_of_accel_generation_batch_options() {
 }
 
 #[test]
+fn layout_of_accel_lora_options() {
+    assert_eq!(size_of::<accel_lora_options_t>(), 104);
+    assert_eq!(align_of::<accel_lora_options_t>(), 8);
+    assert_eq!(offset_of!(accel_lora_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_lora_options_t, rank), 8);
+    assert_eq!(offset_of!(accel_lora_options_t, alpha), 16);
+    assert_eq!(offset_of!(accel_lora_options_t, dropout), 24);
+    assert_eq!(offset_of!(accel_lora_options_t, use_rslora), 32);
+    assert_eq!(offset_of!(accel_lora_options_t, use_dora), 36);
+    assert_eq!(offset_of!(accel_lora_options_t, init), 40);
+    assert_eq!(offset_of!(accel_lora_options_t, bias), 44);
+    assert_eq!(offset_of!(accel_lora_options_t, target_modules), 48);
+    assert_eq!(offset_of!(accel_lora_options_t, exclude_modules), 56);
+    assert_eq!(offset_of!(accel_lora_options_t, layers_to_transform), 64);
+    assert_eq!(offset_of!(accel_lora_options_t, layers_pattern), 72);
+    assert_eq!(offset_of!(accel_lora_options_t, rank_pattern), 80);
+    assert_eq!(offset_of!(accel_lora_options_t, alpha_pattern), 88);
+    assert_eq!(offset_of!(accel_lora_options_t, modules_to_save), 96);
+}
+
+#[test]
 fn layout_of_accel_adam_options() {
     assert_eq!(size_of::<accel_adam_options_t>(), 56);
     assert_eq!(align_of::<accel_adam_options_t>(), 8);

@@ -137,6 +137,30 @@ constants! {
 }
 
 constants! {
+    /// The first values of an adapter. The numbers are pinned.
+    LoraInit {
+        /// Lora_A as a linear layer has it, lora_B 0: the model begins as it was.
+        Zero = ACCEL_LORA_INIT_ZERO,
+        /// Lora_A normal with deviation 1 / rank, lora_B 0.
+        Gaussian = ACCEL_LORA_INIT_GAUSSIAN,
+        /// Both as linear layers have them: the model changes at once.
+        Random = ACCEL_LORA_INIT_RANDOM,
+    }
+}
+
+constants! {
+    /// The biases that are trained with an adapter, and saved with it. The numbers are pinned.
+    LoraBias {
+        /// `ACCEL_LORA_BIAS_NONE`.
+        None = ACCEL_LORA_BIAS_NONE,
+        /// Of all modules.
+        All = ACCEL_LORA_BIAS_ALL,
+        /// Of the layers with the adapter.
+        LoraOnly = ACCEL_LORA_BIAS_LORA_ONLY,
+    }
+}
+
+constants! {
     /// How Muon scales the learning rate of an A x B matrix. The numbers are pinned.
     MuonAdjust {
         /// By sqrt(max(1, A / B)).

@@ -470,6 +470,89 @@ impl Model {
             sys::accel_module_generate(self.as_raw(), input_ids.as_raw(), attention_mask.map_or(ptr::null(), |one| one.as_raw()), options, call, data, destroy, out)
         })
     }
+
+    /// Adds an adapter to linear layers, and makes it the only active one. Nothing else of the model is trained
+    /// from then on but what options.bias and options.modules_to_save name: optimizers and prepared models that are
+    /// made afterwards see only that. The adapter is in float32 beside a weight in half precision.
+    ///
+    /// * `name`: Its name, without a dot.
+    /// * `options`: `None`: defaults.
+    ///
+    /// # Errors
+    /// InvalidArgument, TypeMismatch, NotFound, AlreadyExists, InvalidState, Unsupported.
+    #[inline]
+    pub fn add_adapter(&self, name: &str, options: impl Into<Option<LoraOptions>>) -> Result<()> {
+        let name = c_string(name)?;
+        let options = options.into();
+        let options = optional(&options)?;
+        check(unsafe { sys::accel_module_add_adapter(self.as_raw(), name.as_ptr(), options) }).map(drop)
+    }
+
+    /// Adds an adapter of a folder of PEFT, adapter_config.json and adapter_model.safetensors, and makes it the
+    /// only active one. The model is as it was if the folder does not fit it.
+    ///
+    /// * `name`: Its name, without a dot.
+    /// * `folder`: The folder.
+    ///
+    /// # Errors
+    /// ShapeMismatch, NotFound, Unsupported, Corrupt.
+    #[inline]
+    pub fn load_adapter(&self, name: &str, folder: &str) -> Result<()> {
+        let name = c_string(name)?;
+        let folder = c_string(folder)?;
+        check(unsafe { sys::accel_module_load_adapter(self.as_raw(), name.as_ptr(), folder.as_ptr()) }).map(drop)
+    }
+
+    /// Tells what adapters a model has.
+    ///
+    /// Gives: A map from the names of adapters, in the order in which they were added, to maps: BOOL "active", BOOL
+    /// "merged", a list of the names of "layers", and the map "config" as PEFT has it in adapter_config.json.
+    #[inline]
+    pub fn adapters(&self) -> Result<Value> {
+        made(|out| unsafe { sys::accel_module_adapters(self.as_raw(), out) })
+    }
+
+    /// Chooses the adapters that act, one after the other, and are trained.
+    ///
+    /// * `names`: Adapters of the model. May be `None` when there are none: the model is as it was without them.
+    ///
+    /// # Errors
+    /// NotFound, InvalidState.
+    #[inline]
+    pub fn activate_adapters(&self, names: &[&str]) -> Result<()> {
+        let names = Texts::new(names)?;
+        check(unsafe { sys::accel_module_activate_adapters(self.as_raw(), names.as_ptr(), names.len()) }).map(drop)
+    }
+
+    /// Adds the active adapters to the weights, so that they cost nothing any more, in float32 and rounded once.
+    /// [`State::save_model`](crate::State::save_model) and its relatives write the merged model, without the adapters.
+    ///
+    /// # Errors
+    /// InvalidState.
+    #[inline]
+    pub fn merge_adapters(&self) -> Result<()> {
+        memory::writes(self)?;
+        check(unsafe { sys::accel_module_merge_adapters(self.as_raw()) }).map(drop)
+    }
+
+    /// Takes merged adapters away from the weights again, up to rounding.
+    #[inline]
+    pub fn unmerge_adapters(&self) -> Result<()> {
+        memory::writes(self)?;
+        check(unsafe { sys::accel_module_unmerge_adapters(self.as_raw()) }).map(drop)
+    }
+
+    /// Removes an adapter. What was trained beside it stays.
+    ///
+    /// * `name`: One of its adapters.
+    ///
+    /// # Errors
+    /// NotFound, InvalidState.
+    #[inline]
+    pub fn remove_adapter(&self, name: &str) -> Result<()> {
+        let name = c_string(name)?;
+        check(unsafe { sys::accel_module_remove_adapter(self.as_raw(), name.as_ptr()) }).map(drop)
+    }
 }
 
 /// The size of a model and of its largest layer, which is a module without children, or a parameter or buffer
@@ -537,6 +620,19 @@ pub fn checkpoint_activations(module: &Model, options: impl Into<Option<Activati
     let options = options.into();
     let options = optional(&options)?;
     check(unsafe { sys::accel_checkpoint_activations(module.as_raw(), options) }).map(drop)
+}
+
+/// In calls of this thread inside, these adapters act in place of the active ones, in all models that have
+/// them: a request of a server can choose its own. What is trained does not change; backward takes the adapters
+/// of the forward. The innermost scope counts.
+///
+/// * `names`: Adapters. May be `None` when there are none.
+///
+/// Gives: The scope.
+#[inline]
+pub fn use_adapters(names: &[&str]) -> Result<Scope<'static>> {
+    let names = Texts::new(names)?;
+    Scope::begin(|out| unsafe { sys::accel_use_adapters_begin(names.as_ptr(), names.len(), out) })
 }
 
 impl GenerationBatch {
@@ -613,5 +709,25 @@ impl GenerationBatch {
     #[inline]
     pub fn info(&self) -> Result<Value> {
         made(|out| unsafe { sys::accel_generation_batch_info(self.as_raw(), out) })
+    }
+}
+
+impl State {
+    /// Writes an adapter as a folder of PEFT. Collective for a model of which ranks store parts; the main process
+    /// writes.
+    ///
+    /// * `module`: A model, prepared or not.
+    /// * `name`: One of its adapters.
+    /// * `folder`: The folder, which is made if it is not there.
+    ///
+    /// # Errors
+    /// NotFound, Io.
+    #[inline]
+    pub fn save_adapter(&self, module: &Model, name: &str, folder: impl AsRef<Path>) -> Result<()> {
+        let name = c_string(name)?;
+        let folder = c_path(folder.as_ref())?;
+        check(unsafe {
+            sys::accel_save_adapter(self.as_raw(), module.as_raw(), name.as_ptr(), folder.as_ptr())
+        }).map(drop)
     }
 }

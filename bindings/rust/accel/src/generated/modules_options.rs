@@ -320,3 +320,113 @@ impl GenerationBatchOptions {
         self
     }
 }
+
+crate::configuration::builder! {
+    /// LoRA: to the product of a linear layer with a frozen weight comes that of two small trained matrices, scaled
+    /// by alpha / rank (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021). Lists, texts and
+    /// maps are those of PEFT's LoraConfig.
+    #[derive(Clone)]
+    LoraOptions(accel_lora_options_t = ACCEL_LORA_OPTIONS_INIT), Kept,
+    rank: i64 = rank,
+    alpha: f64 = alpha,
+    dropout: f64 = dropout,
+    use_rslora: bool = use_rslora,
+    use_dora: bool = use_dora,
+    init: LoraInit = init,
+    bias: LoraBias = bias,
+    target_modules: Value = target_modules,
+    exclude_modules: Value = exclude_modules,
+    layers_to_transform: Value = layers_to_transform,
+    layers_pattern: Value = layers_pattern,
+    rank_pattern: Value = rank_pattern,
+    alpha_pattern: Value = alpha_pattern,
+    modules_to_save: Value = modules_to_save,
+}
+
+impl LoraOptions {
+    /// The rank of the matrices. In \[1, inf). Default 8.
+    pub fn rank(mut self, rank: i64) -> Self {
+        self.0.rank = rank;
+        self
+    }
+
+    /// The scale is alpha / rank. In \[0, inf). Default 8.
+    pub fn alpha(mut self, alpha: f64) -> Self {
+        self.0.alpha = alpha;
+        self
+    }
+
+    /// The probability that an input of the adapter is 0 in training. In \[0, 1). Default 0.
+    pub fn dropout(mut self, dropout: f64) -> Self {
+        self.0.dropout = dropout;
+        self
+    }
+
+    /// The scale is alpha / sqrt(rank) (Kalajdzievski, "A Rank Stabilization Scaling Factor", 2023). Default false.
+    pub fn use_rslora(mut self, use_rslora: bool) -> Self {
+        self.0.use_rslora = use_rslora.into();
+        self
+    }
+
+    /// DoRA, which trains the magnitude of each output as well (Liu et al., 2024). Default false.
+    pub fn use_dora(mut self, use_dora: bool) -> Self {
+        self.0.use_dora = use_dora.into();
+        self
+    }
+
+    /// Its first values. Default `LoraInit::Zero`.
+    pub fn init(mut self, init: LoraInit) -> Self {
+        self.0.init = init.into();
+        self
+    }
+
+    /// The biases that are trained as well. Default `LoraBias::None`.
+    pub fn bias(mut self, bias: LoraBias) -> Self {
+        self.0.bias = bias.into();
+        self
+    }
+
+    /// The linear layers: a list of the ends of their names, such as \["q_proj", "v_proj"\], or one text, a regular
+    /// expression of whole names. Default: all but children of the model itself, such as lm_head, which "all-
+    /// linear" means too.
+    pub fn target_modules(mut self, target_modules: impl Into<Value>) -> Self {
+        self.0.target_modules = self.1.keep(target_modules.into(), Value::as_raw);
+        self
+    }
+
+    /// The layers among them that get none, in the same way. Default: none.
+    pub fn exclude_modules(mut self, exclude_modules: impl Into<Value>) -> Self {
+        self.0.exclude_modules = self.1.keep(exclude_modules.into(), Value::as_raw);
+        self
+    }
+
+    /// A list of INT: only modules with these numbers in their names, as 3 in "model.layers.3.mlp". Default: all.
+    pub fn layers_to_transform(mut self, layers_to_transform: impl Into<Value>) -> Self {
+        self.0.layers_to_transform = self.1.keep(layers_to_transform.into(), Value::as_raw);
+        self
+    }
+
+    /// A list of STRING: what stands in front of these numbers, such as "layers". Default: anything.
+    pub fn layers_pattern(mut self, layers_pattern: impl Into<Value>) -> Self {
+        self.0.layers_pattern = self.1.keep(layers_pattern.into(), Value::as_raw);
+        self
+    }
+
+    /// A map from ends of names, regular expressions, to INT: other ranks for these layers. Default: none.
+    pub fn rank_pattern(mut self, rank_pattern: impl Into<Value>) -> Self {
+        self.0.rank_pattern = self.1.keep(rank_pattern.into(), Value::as_raw);
+        self
+    }
+
+    /// A map in the same way to numbers: other alphas. Default: none.
+    pub fn alpha_pattern(mut self, alpha_pattern: impl Into<Value>) -> Self {
+        self.0.alpha_pattern = self.1.keep(alpha_pattern.into(), Value::as_raw);
+        self
+    }
+
+    /// A list of the ends of names: modules that are trained whole and saved with the adapter. Default: none.
+    pub fn modules_to_save(mut self, modules_to_save: impl Into<Value>) -> Self {
+        self.0.modules_to_save = self.1.keep(modules_to_save.into(), Value::as_raw);
+        self
+    }
+}

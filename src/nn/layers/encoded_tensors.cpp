@@ -1,5 +1,7 @@
-#include "nn/layers/encoded_weight.hpp"
+#include "nn/layers/encoded_tensors.hpp"
 
+#include "nn/layers/embedding.hpp"
+#include "nn/layers/projection.hpp"
 #include "nn/module_walks.hpp"
 
 namespace accel::nn {
