@@ -104,10 +104,11 @@ TEST(QuantizedTraining, AdaptersTrainOnRanksAsInOneProcess) {
   for (const char* kind : {"nf4", "int8", "int4"}) {
     const Trained expected = train(kind, 1, std::nullopt);
     EXPECT_LT(expected.losses.back(), expected.losses.front());
+    // Kernels round inputs by the number of rows that they get, which Adam's first steps enlarge.
     const auto expect_same = [&](const Trained& found) {
       for (int step = 0; step < kSteps; step++)
         EXPECT_NEAR(found.losses[static_cast<size_t>(step)], expected.losses[static_cast<size_t>(step)],
-                    1e-4 * expected.losses[0])
+                    1e-3 * expected.losses[0])
             << step;
     };
     {

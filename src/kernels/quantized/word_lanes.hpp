@@ -62,7 +62,7 @@ struct ByteSource {
 
 // Codes 0..15.
 struct NibbleSource {
-  static constexpr bool kIsCheap = false;
+  static constexpr bool kIsCheap = true;
   static constexpr int64_t kParts = 4, kStepBytes = kWordBytes, kStepColumns = 2 * kWordBytes;
   static constexpr int64_t kMostSteps = 4;
   static int64_t column(int64_t part, int64_t word) { return 4 * word + (part ^ 1); }

@@ -338,7 +338,7 @@ class WordMatrix {
     for (; row < end; row++) by_words<1>(first, last, row, scratch);
   }
 
-  // Reading signed bytes takes few operations: they are read again for every 4 inputs.
+  // Codes that take few operations to read are read again for every 4 inputs.
   static constexpr int64_t kMostByCodes = Source::kIsCheap ? INT64_MAX : 4;
 
  private:

@@ -20,7 +20,7 @@ struct CodedMatrix {
   kernels::QuantizedWeight of_kernels() const;
   // Decoded, on the device of the codes.
   at::Tensor values(at::ScalarType dtype) const;
-  // values() in float32 by LibTorch's operators, as on devices without kernels.
+  // Decodes to float32 by operators of LibTorch, as devices without kernels do.
   at::Tensor values_by_operators() const;
   // Rows by indices of any shape, which are in range: [..., columns].
   at::Tensor rows(const at::Tensor& indices, at::ScalarType dtype) const;
