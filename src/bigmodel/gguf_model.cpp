@@ -44,16 +44,11 @@ constexpr GgufFamily kFamilies[] = {
 
 // The names of modules of a layer, and of those outside of layers.
 constexpr std::pair<const char*, const char*> kLayerNames[] = {
-    {"attn_norm", "input_layernorm"},
-    {"attn_q", "self_attn.q_proj"},
-    {"attn_k", "self_attn.k_proj"},
-    {"attn_v", "self_attn.v_proj"},
-    {"attn_output", "self_attn.o_proj"},
-    {"attn_q_norm", "self_attn.q_norm"},
-    {"attn_k_norm", "self_attn.k_norm"},
-    {"ffn_norm", "post_attention_layernorm"},
-    {"ffn_gate", "mlp.gate_proj"},
-    {"ffn_up", "mlp.up_proj"},
+    {"attn_norm", "input_layernorm"},    {"attn_q", "self_attn.q_proj"},
+    {"attn_k", "self_attn.k_proj"},      {"attn_v", "self_attn.v_proj"},
+    {"attn_output", "self_attn.o_proj"}, {"attn_q_norm", "self_attn.q_norm"},
+    {"attn_k_norm", "self_attn.k_norm"}, {"ffn_norm", "post_attention_layernorm"},
+    {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
     {"ffn_down", "mlp.down_proj"},
 };
 constexpr std::pair<const char*, const char*> kModelNames[] = {
@@ -93,13 +88,14 @@ std::optional<std::string> hub_name(const std::string& name) {
 class GgufReader {
  public:
   explicit GgufReader(const std::string& path)
-      : file_(path), header_(checkpoint::parse_gguf_header(file_.text(), path)),
+      : file_(path),
+        header_(checkpoint::parse_gguf_header(file_.text(), path)),
         family_(family_of(header_.metadata, path)) {}
 
   nn::ModulePtr load() {
     const GgufTensorEntry* const table = find(kTable);
-    require(table != nullptr && table->shape.size() == 2, Status::kNotFound, "'", file_.path(),
-            "' lacks the tensor '", kTable, "'; expected the table of tokens");
+    require(table != nullptr && table->shape.size() == 2, Status::kNotFound, "'", file_.path(), "' lacks the tensor '",
+            kTable, "'; expected the table of tokens");
     config_ = config_of_gguf(header_.metadata, find(kHead) != nullptr, table->shape[0], file_.path());
     nn::ModulePtr model;
     {
@@ -111,8 +107,8 @@ class GgufReader {
     std::vector<std::pair<std::string, nn::QuantizedTensors>> quantized;
     for (const GgufTensorEntry& entry : header_.tensors) {
       const std::optional<std::string> name = hub_name(entry.name);
-      require(name.has_value(), Status::kUnsupported, "'", file_.path(), "' has a tensor '", entry.name,
-              "', which no ", family_.class_name, " has here; expected the tensors of one without it");
+      require(name.has_value(), Status::kUnsupported, "'", file_.path(), "' has a tensor '", entry.name, "', which no ",
+              family_.class_name, " has here; expected the tensors of one without it");
       const bool is_tied_table = entry.name == kTable && find(kHead) == nullptr;
       if (!checkpoint::is_quantized(entry.type) || entry.shape.size() != 2 || is_tied_table)
         weights.emplace_back(*name, numbers(entry));
@@ -212,8 +208,8 @@ Json config_of_gguf(const Json& metadata, bool has_head, int64_t vocabulary, con
   add("num_hidden_layers", "block_count", true);
   add("intermediate_size", "feed_forward_length", true);
   add("num_attention_heads", "attention.head_count", true);
-  add("num_key_value_heads", find("attention.head_count_kv") == nullptr ? "attention.head_count" : "attention.head_count_kv",
-      true);
+  add("num_key_value_heads",
+      find("attention.head_count_kv") == nullptr ? "attention.head_count" : "attention.head_count_kv", true);
   add("head_dim", "attention.key_length", false);
   add("max_position_embeddings", "context_length", false);
   add("rms_norm_eps", "attention.layer_norm_rms_epsilon", true);

@@ -52,7 +52,9 @@ TEST_F(GgufModels, HaveTheLogitsOfTheReference) {
     // A file is opened as a folder is.
     const nn::ModulePtr model = load_model_folder(write(bytes_of(*json_member(fixture, "file"))));
     EXPECT_FALSE(nn::quantized_layers(*model).empty());
-    const at::Tensor expected = tests::tensor_of(*json_member(fixture, "logits")).view(tests::integers(*json_member(fixture, "shape"))).to(at::kFloat);
+    const at::Tensor expected = tests::tensor_of(*json_member(fixture, "logits"))
+                                    .view(tests::integers(*json_member(fixture, "shape")))
+                                    .to(at::kFloat);
     const at::Tensor logits = logits_of(*model, fixture);
     EXPECT_LT((logits - expected).norm().item<double>(), 2e-3 * expected.norm().item<double>());
   }
