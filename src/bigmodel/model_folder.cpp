@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/text_ends.hpp"
+#include "bigmodel/gguf_model.hpp"
 #include "bigmodel/load_and_dispatch.hpp"
 #include "checkpoint/formats/model_files.hpp"
 #include "nn/architectures/architecture.hpp"
@@ -51,6 +52,11 @@ void refuse_codes(const std::string& folder, const nn::NamedTensors& weights) {
 }  // namespace
 
 nn::ModulePtr load_model_folder(const std::string& folder, const nn::QuantizationOptions* quantization) {
+  if (has_extension(folder, ".gguf")) {
+    require(quantization == nullptr, Status::kInvalidArgument, "'", folder,
+            "' has quantized weights, and options of another quantization are given; expected none");
+    return load_gguf_model(folder);
+  }
   const std::string path = folder + "/" + kConfigFile;
   const Json config = read_config(path);
   const std::optional<nn::QuantizationOptions> stored = nn::read_quantization_config(config);

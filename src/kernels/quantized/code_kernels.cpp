@@ -10,7 +10,7 @@ namespace {
 
 constexpr float kSmallestGroup = 0x1p-100f;  // groups of smaller magnitudes count as zeros
 constexpr float kNearest = 0x1.8p23f;        // added to a number, it leaves the nearest integer in the last bits
-constexpr int64_t kRunInCache = 1024;               // numbers that stay in the L1 cache
+constexpr int64_t kRunInCache = 1024;        // numbers that stay in the L1 cache
 
 inline float smaller_of(float a, float b) { return b < a ? b : a; }
 inline float larger_of(float a, float b) { return a < b ? b : a; }

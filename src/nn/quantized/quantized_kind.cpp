@@ -25,20 +25,26 @@ constexpr KindRow kKinds[] = {
     {"nf4", WeightCode::kNf4, WeightStorage::kBlocks, false},
     {"fp4", WeightCode::kFp4, WeightStorage::kBlocks, false},
     {"int4", WeightCode::kInt4, WeightStorage::kGroups, false},
+    {"int8_grouped", WeightCode::kInt8, WeightStorage::kGroups, false},
     {"float8_e4m3", WeightCode::kFloat8E4M3, WeightStorage::kGroups, false},
     {"float8_e5m2", WeightCode::kFloat8E5M2, WeightStorage::kGroups, false},
 };
 
 constexpr int64_t kDefaultGroup = 64;
 
+// Integers by groups may have offsets.
+bool is_grouped_integer(const KindRow& row) {
+  return row.storage == WeightStorage::kGroups && (row.code == WeightCode::kInt4 || row.code == WeightCode::kInt8);
+}
+
 void check_group(const std::string& kind, WeightStorage storage, int64_t group) {
   if (storage == WeightStorage::kRows)
     return require(group == 0, Status::kInvalidArgument, "group is ", group, " and the kind is '", kind,
                    "', which has a scale for each row; expected 0");
   const bool is_power = group > 0 && (group & (group - 1)) == 0;
-  const int64_t most = storage == WeightStorage::kBlocks ? 4096 : 256;
-  require(group == 0 || (is_power && group >= 32 && group <= most), Status::kInvalidArgument, "group is ", group,
-          "; expected a power of 2 from 32 to ", most, ", or 0 for the default of '", kind, "'");
+  const int64_t most = storage == WeightStorage::kBlocks ? 4096 : 256, least = kind == "int8_grouped" ? 16 : 32;
+  require(group == 0 || (is_power && group >= least && group <= most), Status::kInvalidArgument, "group is ", group,
+          "; expected a power of 2 from ", least, " to ", most, ", or 0 for the default of '", kind, "'");
 }
 
 }  // namespace
@@ -63,8 +69,8 @@ QuantizedKind make_quantized_kind(const QuantizationOptions& options) {
   kind.is_dynamic = row->is_dynamic;
   kind.compute_dtype = options.compute_dtype;
   check_group(kind.name, row->storage, options.group);
-  require(!options.has_offsets || row->code == WeightCode::kInt4, Status::kInvalidArgument, "the kind '", kind.name,
-          "' has no offsets; expected them with int4");
+  require(!options.has_offsets || is_grouped_integer(*row), Status::kInvalidArgument, "the kind '", kind.name,
+          "' has no offsets; expected them with int4 or int8_grouped");
   require(!options.has_double_quantization || row->storage == WeightStorage::kBlocks, Status::kInvalidArgument,
           "the kind '", kind.name, "' has no double quantization; expected it with nf4 or fp4");
   require(!options.compute_dtype || *options.compute_dtype == at::kFloat || *options.compute_dtype == at::kBFloat16 ||
@@ -73,7 +79,7 @@ QuantizedKind make_quantized_kind(const QuantizationOptions& options) {
           tensor::dtype_name(options.compute_dtype.value_or(at::kByte)), "; expected float32, bfloat16 or float16");
   kind.format.code = row->code;
   kind.format.has_offsets = options.has_offsets;
-  const bool has_groups = row->storage == WeightStorage::kBlocks || row->code == WeightCode::kInt4;
+  const bool has_groups = row->storage == WeightStorage::kBlocks || is_grouped_integer(*row);
   kind.format.group = options.group == 0 && has_groups ? kDefaultGroup : options.group;
   kind.has_double_quantization = options.has_double_quantization;
   if (kind.name == "llm_int8") {

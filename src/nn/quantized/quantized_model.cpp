@@ -118,34 +118,40 @@ std::vector<std::string> quantize_model(Module& model, const QuantizationOptions
   return names;
 }
 
+void install_quantized(Module& model, const std::vector<std::pair<std::string, QuantizedTensors>>& layers,
+                       NamedTensors& files) {
+  for (const auto& [layer, tensors] : layers)
+    QuantizedMatrix::install(*model.find(layer), layer, shapes_of_tensors(tensors));
+  const HubNames names(model);
+  for (const auto& [layer, tensors] : layers) {
+    const auto add = [&names, &files, &path = layer](const std::string& member, const at::Tensor& tensor) {
+      files.emplace_back(file_name(names, join_path(path, member), tensor.sizes()), tensor);
+    };
+    add(kWeightName, tensors.codes);
+    for (const auto& [member, tensor] : tensors.buffers) add(member, tensor);
+  }
+}
+
 NamedTensors quantize_weights(Module& model, const NamedTensors& files, const QuantizationOptions& options) {
   const QuantizedKind kind = make_quantized_kind(options);
   const std::vector<QuantizedLayer> layers = select_quantized_layers(model, options);
   const TensorsByName given(files.begin(), files.end());
   const at::NoGradGuard no_grad;
   std::unordered_set<std::string> exchanged;
-  std::vector<std::pair<const QuantizedLayer*, QuantizedTensors>> made;
+  std::vector<std::pair<std::string, QuantizedTensors>> made;
   {
     const HubNames names(model);
     for (const QuantizedLayer& layer : layers) {
       const FileWeight weight = weight_in(given, names, layer);
-      made.emplace_back(&layer, quantize_matrix(with_outputs_first(*layer.module, weight.tensor), kind, weight.name));
+      made.emplace_back(layer.name,
+                        quantize_matrix(with_outputs_first(*layer.module, weight.tensor), kind, weight.name));
       exchanged.insert(weight.name);
     }
   }
-  for (const auto& [layer, tensors] : made)
-    QuantizedMatrix::install(*layer->module, layer->name, shapes_of_tensors(tensors));
   NamedTensors quantized;
   for (const auto& entry : files)
     if (exchanged.count(entry.first) == 0) quantized.push_back(entry);
-  const HubNames names(model);
-  for (const auto& [layer, tensors] : made) {
-    const auto add = [&](const std::string& member, const at::Tensor& tensor) {
-      quantized.emplace_back(file_name(names, join_path(layer->name, member), tensor.sizes()), tensor);
-    };
-    add(kWeightName, tensors.codes);
-    for (const auto& [member, tensor] : tensors.buffers) add(member, tensor);
-  }
+  install_quantized(model, made, quantized);
   convert_others(model, options);
   return quantized;
 }

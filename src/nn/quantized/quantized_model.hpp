@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nn/module.hpp"
@@ -20,6 +21,11 @@ std::vector<std::string> quantize_model(Module& model, const QuantizationOptions
 // Prepares a model without memory for the tensors of files, as load_state_dict() maps them, and returns these with the
 // weights of its layers quantized, under their names in files; one weight is in memory at a time as float.
 NamedTensors quantize_weights(Module& model, const NamedTensors& files, const QuantizationOptions& options);
+
+// Prepares a model without memory for quantized weights of the layers of these names, and adds their tensors to
+// `files`, under their names in files; load_state_dict() loads them.
+void install_quantized(Module& model, const std::vector<std::pair<std::string, QuantizedTensors>>& layers,
+                       NamedTensors& files);
 
 // Prepares a model without memory for files whose weights are quantized already; the tensors are loaded then. Returns
 // the names of the layers, which may be none. `otherwise` as in find_quantized().

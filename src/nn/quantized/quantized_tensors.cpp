@@ -288,6 +288,17 @@ QuantizedTensors quantize_matrix(const at::Tensor& values, const QuantizedKind& 
   return made;
 }
 
+QuantizedTensors grouped_tensors(const CodedMatrix& matrix, at::ScalarType dtype) {
+  QuantizationOptions options;
+  options.kind = matrix.format.code == kernels::WeightCode::kInt4 ? "int4" : "int8_grouped";
+  options.group = matrix.format.group;
+  options.has_offsets = matrix.format.has_offsets;
+  QuantizedTensors made;
+  made.state = {make_quantized_kind(options), matrix.sizes, dtype};
+  add_groups({matrix.codes, matrix.scales, matrix.offsets}, made);
+  return made;
+}
+
 CodedMatrix decode_state(const QuantizedState& state, const at::Tensor& codes, const NamedTensors& buffers) {
   CodedMatrix matrix{state.kind.format, state.sizes, state.is_flat(), codes, {}, {}};
   if (state.kind.storage == WeightStorage::kRows) {

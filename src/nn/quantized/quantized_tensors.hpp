@@ -47,6 +47,10 @@ struct QuantizedTensors {
 // finite.
 QuantizedTensors quantize_matrix(const at::Tensor& values, const QuantizedKind& kind, const std::string& name);
 
+// A matrix of integers by groups, whose numbers were of this dtype, of the kind int4 or int8_grouped. Throws
+// kInvalidArgument for a format that these kinds do not have.
+QuantizedTensors grouped_tensors(const CodedMatrix& matrix, at::ScalarType dtype);
+
 // The scales and offsets of the buffers, by their names in the layer, with the codes.
 CodedMatrix decode_state(const QuantizedState& state, const at::Tensor& codes, const NamedTensors& buffers);
 
