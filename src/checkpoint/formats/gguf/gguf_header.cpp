@@ -15,7 +15,7 @@ namespace accel::checkpoint {
 namespace {
 
 constexpr std::string_view kMagic = "GGUF";
-constexpr uint32_t kMostDimensions = 4;
+constexpr uint32_t kMostGgufDimensions = 4;
 constexpr int kDeepestArray = 4;
 constexpr uint64_t kAlignment = 32;
 constexpr uint64_t kLargestAlignment = 1 << 20;
@@ -173,8 +173,8 @@ class GgufParser {
     GgufTensorEntry entry;
     entry.name = text("the name of a tensor");
     const auto dimensions = number<uint32_t>("the number of dimensions");
-    if (dimensions > kMostDimensions)
-      corrupt("the tensor '", entry.name, "' has ", dimensions, " dimensions; expected at most ", kMostDimensions);
+    if (dimensions > kMostGgufDimensions)
+      corrupt("the tensor '", entry.name, "' has ", dimensions, " dimensions; expected at most ", kMostGgufDimensions);
     uint64_t numbers = 1;
     for (uint32_t i = 0; i < dimensions; i++) {
       const auto size = number<uint64_t>("a dimension");
