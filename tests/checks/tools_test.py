@@ -429,13 +429,15 @@ class CheckLayers(ToolTest):
 
     def test_unnamed_namespaces_that_have_a_name_twice(self):
         text = "namespace accel::nn {\nnamespace {\nRULE\n}  // namespace\n}  // namespace accel::nn\n"
-        for rule in ("struct Names {};", "enum class Names { kOne };", "constexpr int kNames = 1;"):
+        for rule in ("struct Names {};", "enum class Names { kOne };", "constexpr int kNames = 1;", "int names(int a) {"):
             with self.subTest(rule=rule):
                 text_of_rule = text.replace("RULE", rule)
                 status, output = self.check(nn__a_cpp=text_of_rule, nn__deep__b_cpp=text_of_rule)
                 self.assertEqual((status, "of the unnamed namespace is in src/nn/a.cpp, too; expected another name" in output), (1, True), output)
                 # Those of other namespaces do not meet.
                 self.assertEqual(self.check(nn__a_cpp=text_of_rule, nn__deep__b_cpp=text_of_rule.replace("accel::nn", "accel::data"))[0], 0)
+        functions = [text.replace("RULE", f"int names({kind} a) {{") for kind in ("int", "long")]
+        self.assertEqual(self.check(nn__a_cpp=functions[0], nn__deep__b_cpp=functions[1])[0], 0)
         aliases = [text.replace("RULE", f"using Names = {word};") for word in ("int", "long")]
         self.assertEqual(self.check(nn__a_cpp=aliases[0], nn__deep__b_cpp=aliases[0])[0], 0)
         self.assertEqual(self.check(nn__a_cpp=aliases[0], nn__deep__b_cpp=aliases[1])[0], 1)

@@ -11,7 +11,7 @@
 namespace accel::program {
 namespace {
 
-int run(const std::vector<std::string>& arguments) {
+int run_command(const std::vector<std::string>& arguments) {
   require(!arguments.empty(), Status::kInvalidArgument, "no command is given; expected run, embed or serve");
   const std::vector<std::string> others(arguments.begin() + 1, arguments.end());
   if (arguments.front() == "run") return run_text(others);
@@ -25,7 +25,7 @@ int run(const std::vector<std::string>& arguments) {
 
 int main(int count, char** arguments) {
   try {
-    return accel::program::run({arguments + 1, arguments + count});
+    return accel::program::run_command({arguments + 1, arguments + count});
   } catch (const accel::Error& error) {  // of the command line
     std::fprintf(stderr, "accel: %s\n", error.what());
     return error.status() == accel::Status::kInvalidArgument ? accel::program::kWrongUsage : accel::program::kFailed;

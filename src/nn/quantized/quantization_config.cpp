@@ -49,7 +49,7 @@ std::optional<at::ScalarType> dtype_in(const Json& config, const char* key) {
   return tensor::dtype_from_name(name);
 }
 
-std::optional<std::vector<std::string>> names_in(const Json& config, const char* key) {
+std::optional<std::vector<std::string>> names_at(const Json& config, const char* key) {
   const Json* const names = json_member(config, key);
   if (names == nullptr) return std::nullopt;
   std::vector<std::string> found;
@@ -71,7 +71,7 @@ QuantizationOptions read_bitsandbytes(const Json& config) {
           "llm_int8_has_fp16_weight is true; expected false: weights are stored as codes");
   const std::string storage = json_text(config, "bnb_4bit_quant_storage", "uint8");
   require(storage == "uint8", Status::kUnsupported, "bnb_4bit_quant_storage is '", storage, "'; expected 'uint8'");
-  options.skip_modules = names_in(config, "llm_int8_skip_modules");
+  options.skip_modules = names_at(config, "llm_int8_skip_modules");
   if (is_8bit) {
     options.kind = "llm_int8";
     options.outlier_threshold = json_number(config, "llm_int8_threshold", 6);
@@ -92,7 +92,7 @@ QuantizationOptions read_own(const Json& config) {
   options.has_offsets = json_flag(config, "offsets", false);
   options.has_double_quantization = json_flag(config, "double_quantization", false);
   options.compute_dtype = dtype_in(config, "compute_dtype");
-  options.skip_modules = names_in(config, "skip_modules");
+  options.skip_modules = names_at(config, "skip_modules");
   return options;
 }
 

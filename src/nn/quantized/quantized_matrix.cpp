@@ -10,12 +10,12 @@
 namespace accel::nn {
 namespace {
 
-int64_t version_of(const at::Tensor& tensor) {
+int64_t version_of_buffer(const at::Tensor& tensor) {
   const auto& counter = tensor.unsafeGetTensorImpl()->version_counter();
   return counter.enabled() ? counter.current_version() : 0;
 }
 
-const void* memory_of(const at::Tensor& tensor) { return tensor.is_meta() ? nullptr : tensor.const_data_ptr(); }
+const void* memory_of_buffer(const at::Tensor& tensor) { return tensor.is_meta() ? nullptr : tensor.const_data_ptr(); }
 
 }  // namespace
 
@@ -56,7 +56,7 @@ CodedMatrix QuantizedMatrix::matrix() const {
   versions.reserve(num_buffers_);
   for (size_t i = first_; i < first_ + num_buffers_; i++) {
     const at::Tensor& buffer = layer_.direct_buffers()[i].tensor;
-    versions.emplace_back(memory_of(buffer), version_of(buffer));
+    versions.emplace_back(memory_of_buffer(buffer), version_of_buffer(buffer));
   }
   const std::lock_guard lock(mutex_);
   if (decoded_ != versions) {
