@@ -19434,7 +19434,8 @@ func (state *State) SaveModel(module *Module, folder string, options *SaveModelO
 //   - folder: Made if missing. May be `source`, whose weights are then replaced.
 //   - options: NULL: defaults.
 //
-// Returns: As accel_save_model(); IO for a source that cannot be read.
+// Returns: As accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and
+// for a model whose layers are quantized to several kinds.
 func (state *State) SaveModelFolder(module *Module, source string, folder string, options *SaveModelOptions) error {
 	var given arguments
 	defer given.end()

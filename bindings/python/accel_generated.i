@@ -6100,7 +6100,7 @@ module: A model, prepared or not.
 source: The folder that the model comes from.
 folder: Made if missing. May be `source`, whose weights are then replaced.
 options: NULL: defaults.
-Returns: As accel_save_model(); IO for a source that cannot be read.";
+Returns: As accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and for a model whose layers are quantized to several kinds.";
 accel_status_t accel_save_model_folder(accel_state_t *state, const accel_module_t *module, const char *source, const char *folder, const accel_save_model_options_t *options);
 
 %feature("docstring") accel_set_project "Sets the project of a state. Nothing has happened on the disk.

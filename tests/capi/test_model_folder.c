@@ -55,6 +55,8 @@ static void models_come_from_folders(void **state) {
   opened = NULL;
   assert_fails(accel_module_from_folder(copy, &opened), ACCEL_ERROR_NOT_FOUND, "has no weights for model.");
   assert_fails(accel_save_model_folder(job, made, path_of("nowhere"), copy, NULL), ACCEL_ERROR_IO, "nowhere");
+  assert_fails(accel_save_model_folder(job, made, path_of("model.gguf"), copy, NULL), ACCEL_ERROR_UNSUPPORTED,
+               "a GGUF file");
 
   accel_value_dispose(&saved);
   accel_value_dispose(&weights);

@@ -11329,7 +11329,7 @@ Writes a model as a folder that other programs open, transformers among them: it
 - `folder`: Made if missing. May be `source`, whose weights are then replaced.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
-Returns: As accel_save_model(); IO for a source that cannot be read.
+Returns: As accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and for a model whose layers are quantized to several kinds.
 
 Threads: object, waits.
 """

@@ -6,6 +6,7 @@
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
 #include "accelerator/prepared_model.hpp"
+#include "base/text_ends.hpp"
 #include "bigmodel/device_map/device_map_value.hpp"
 #include "bigmodel/load_checkpoint.hpp"
 #include "bigmodel/model_folder.hpp"
@@ -18,6 +19,7 @@
 #include "checkpoint/formats/model_files.hpp"
 #include "checkpoint/formats/safetensors.hpp"
 #include "checkpoint/formats/value_file.hpp"
+#include "nn/quantized/quantization_config.hpp"
 #include "tensor/device/device.hpp"
 
 namespace accel::capi {
@@ -122,6 +124,10 @@ ACCEL_FUNCTION accel_status_t accel_save_model_folder(accel_state_t* state, cons
                                                       const accel_save_model_options_t* options) {
   return guarded(__func__, [&] {
     const std::string from = check_pointer(source, "source"), to = check_pointer(folder, "folder");
+    // Before anything is written.
+    require(!has_extension(from, ".gguf"), Status::kUnsupported, "source is '", from,
+            "', a GGUF file, which has no configuration to copy; expected the folder of the model");
+    nn::quantization_config(*check(module, "module").module);
     if (!save_weights(state, module, to, options)) return;
     bigmodel::copy_model_files(from, to);
     bigmodel::write_quantization_config(to, *check(module, "module").module);

@@ -10915,7 +10915,7 @@ functions! {
     /// * `folder`: Made if missing. May be `source`, whose weights are then replaced.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: As accel_save_model(); IO for a source that cannot be read.
+    /// Returns: As accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and for a model whose layers are quantized to several kinds.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_save_model_folder(state: *mut accel_state_t, module: *const accel_module_t, source: *const c_char, folder: *const c_char, options: *const accel_save_model_options_t) -> accel_status_t;

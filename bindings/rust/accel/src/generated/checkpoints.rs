@@ -208,7 +208,7 @@ impl State {
     /// * `options`: `None`: defaults.
     ///
     /// # Errors
-    /// Io.
+    /// Unsupported, Io.
     #[inline]
     pub fn save_model_folder(&self, module: &Model, source: &str, folder: impl AsRef<Path>, options: impl Into<Option<SaveModelOptions>>) -> Result<()> {
         let source = c_string(source)?;
