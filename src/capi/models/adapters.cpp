@@ -54,14 +54,13 @@ const char* bias_name(LoraBias bias) {
 nn::LoraConfig read_lora(const accel_lora_options_t* options) {
   const LoraSettings given = read_settings(options, "options");
   const accel_lora_options_t values = given_options(options, "options");
-  Json::Members members;
-  members.emplace_back("r", Json::number(given.rank.value));
-  members.emplace_back("lora_alpha", Json::number(given.alpha.value));
-  members.emplace_back("lora_dropout", Json::number(given.dropout.value));
-  members.emplace_back("use_rslora", Json(given.use_rslora.value));
-  members.emplace_back("use_dora", Json(given.use_dora.value));
-  members.emplace_back("init_lora_weights", json_of_start(given.init.value));
-  members.emplace_back("bias", Json(bias_name(given.bias.value)));
+  Json::Members members = {{"r", Json::number(given.rank.value)},
+                           {"lora_alpha", Json::number(given.alpha.value)},
+                           {"lora_dropout", Json::number(given.dropout.value)},
+                           {"use_rslora", Json(given.use_rslora.value)},
+                           {"use_dora", Json(given.use_dora.value)},
+                           {"init_lora_weights", json_of_start(given.init.value)},
+                           {"bias", Json(bias_name(given.bias.value))}};
   const auto add = [&members](const char* name, const accel_value_t* value) {
     if (value != nullptr && value->kind != ACCEL_VALUE_NONE)
       members.emplace_back(name, tree::json_of(to_ivalue(*value, name), {}, name));
