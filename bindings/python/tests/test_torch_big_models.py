@@ -451,6 +451,28 @@ def test_settings_of_quantization_are_checked():
         load_and_quantize_model(torch.nn.Linear(1, 1), eight)
 
 
+def test_heads_and_tied_weights_are_not_quantized():
+    from accel import nn
+    from accel.utils import get_keys_to_not_convert
+
+    class Tied(torch.nn.Module):
+        def __init__(self, *prefix):
+            super().__init__()
+            self.table, self.inner, self.head = torch.nn.Embedding(3, 3), torch.nn.Linear(3, 3), torch.nn.Linear(3, 3, bias=False)
+            if prefix:
+                self.base_model_prefix = prefix[0]
+
+    tied = Tied()
+    tied.head.weight = tied.table.weight
+    assert get_keys_to_not_convert(tied) == ["head", "table"] and get_keys_to_not_convert(Tied()) == ["head"]
+    assert get_keys_to_not_convert(Tied("model")) == [] and get_keys_to_not_convert(Tied("inner")) == ["head"]
+    config = {"model_type": "llama", "vocab_size": 11, "hidden_size": 8, "intermediate_size": 6, "num_hidden_layers": 1, "num_attention_heads": 2}
+    assert get_keys_to_not_convert(nn.from_config(config)) == ["lm_head"]
+    assert get_keys_to_not_convert(nn.from_config({**config, "tie_word_embeddings": True})) == ["lm_head", "model.embed_tokens"]
+    with pytest.raises(TypeError, match="expected one of accel or torch"):
+        get_keys_to_not_convert("llama")
+
+
 @pytest.mark.parametrize("given, kind", [(dict(load_in_8bit=True), "SCB"), (dict(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True),
                                                                             "weight_nested_absmax")])
 def test_models_of_accel_are_quantized_by_these_settings(tmp_path, given, kind):

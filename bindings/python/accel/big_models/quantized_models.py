@@ -7,6 +7,7 @@ from ..engine.torch_types import is_torch_model
 from ..modules.argument_types import check_model
 from . import device_maps
 from .big_modeling import dispatch_model
+from .module_tensors import find_tied_parameters
 from .weights import load_checkpoint_in_model
 
 _logger = logging.getLogger(__name__)
@@ -35,6 +36,24 @@ def load_and_quantize_model(model, bnb_quantization_config, weights_location=Non
         return model.to(capi.accel_device_default())
     device_map = device_maps.resolve(model, device_map, max_memory, no_split_module_classes, None, False)
     return dispatch_model(model, device_map, offload_dir=offload_folder)
+
+
+def get_keys_to_not_convert(model):
+    """The names of the modules that load_and_quantize_model() leaves out unless skip_modules says others, of a model of accel or of torch: those whose
+    weights are tied, and the last child, its head. A base model without tied weights has none."""
+    check_model("get_keys_to_not_convert", model)
+    tied = [name for group in find_tied_parameters(model) for name in group]
+    if not tied and _is_base_model(model):
+        return []
+    last = [path for path, _ in model.named_modules() if path and "." not in path][-1:]
+    return sorted({name.removesuffix(".weight").removesuffix(".bias") for name in [*tied, *last]})
+
+
+def _is_base_model(model):
+    """Whether it has no head, as its class or transformers' base_model_prefix says."""
+    if not is_torch_model(model):
+        return capi.accel_module_kind(model.handle).endswith("Model")
+    return hasattr(model, "base_model_prefix") and not hasattr(model, model.base_model_prefix)
 
 
 def _settings(config):
