@@ -88,6 +88,7 @@ extern "C" {
 #include "accel/tensor.h"
 #include "accel/operator.h"
 #include "accel/module.h"
+#include "accel/quantization.h"
 #include "accel/generation.h"
 #include "accel/adapters.h"
 #include "accel/optimizer_options.h"

@@ -411,6 +411,11 @@ struct ActivationCheckpointingOptions : accel_activation_checkpointing_options_t
   ActivationCheckpointingOptions() : accel_activation_checkpointing_options_t(ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT) {}
 };
 
+// Which weights of a model are quantized, and how. A field that the kind does not have must keep its default.
+struct QuantizationOptions : accel_quantization_options_t {
+  QuantizationOptions() : accel_quantization_options_t(ACCEL_QUANTIZATION_OPTIONS_INIT) {}
+};
+
 // How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are
 // drawn, by temperature, top_k, top_p and min_p, in this order.
 struct GenerateOptions : accel_generate_options_t {
@@ -1181,14 +1186,6 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
     return out;
   }
 
-  // The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's
-  // weights: on the CPU, in the dtype of the files, which are mapped.
-  static Module from_folder(const std::string& folder) {
-    Module out;
-    detail::check(accel_module_from_folder(folder.c_str(), out.put()));
-    return out;
-  }
-
   // An encoder whose hidden states become one vector for each sequence.
   Module sentence_embedding(const SentenceEmbeddingOptions& options = {}) {
     Module out;
@@ -1432,6 +1429,22 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
   // Makes two names share one parameter.
   void tie(const std::string& path, const std::string& source_path) {
     detail::check(accel_module_tie(get(), path.c_str(), source_path.c_str()));
+  }
+
+  // The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's
+  // weights: on the CPU, in the dtype of the files, which are mapped.
+  static Module from_folder(const std::string& folder, const QuantizationOptions& quantization = {}) {
+    Module out;
+    detail::check(accel_module_from_folder(folder.c_str(), &quantization, out.put()));
+    return out;
+  }
+
+  // Quantizes the linear layers of a model in memory, one after the other; each weight is freed before the next one is
+  // read.
+  Value quantize(const QuantizationOptions& options = {}) {
+    Value out;
+    detail::check(accel_module_quantize(get(), &options, out.put()));
+    return out;
   }
 
   // Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients.

@@ -79,6 +79,10 @@ static inline void go_unset_accel_activation_checkpointing_options_t(accel_activ
   *options = (accel_activation_checkpointing_options_t)ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_quantization_options_t(accel_quantization_options_t *options) {
+  *options = (accel_quantization_options_t)ACCEL_QUANTIZATION_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_generate_options_t(accel_generate_options_t *options) {
   *options = (accel_generate_options_t)ACCEL_GENERATE_OPTIONS_INIT;
 }
@@ -1202,10 +1206,6 @@ static inline accel_status_t go_accel_module_from_config(const char *config, acc
   return go_checked(accel_module_from_config(config, out), failure);
 }
 
-static inline accel_status_t go_accel_module_from_folder(const char *folder, accel_module_t **out, go_failure *failure) {
-  return go_checked(accel_module_from_folder(folder, out), failure);
-}
-
 static inline accel_status_t go_accel_module_sentence_embedding(accel_module_t *encoder, const accel_sentence_embedding_options_t *options, accel_module_t **out, go_failure *failure) {
   return go_checked(accel_module_sentence_embedding(encoder, options, out), failure);
 }
@@ -1376,6 +1376,14 @@ static inline accel_status_t go_accel_module_num_parameters(const accel_module_t
 
 static inline accel_status_t go_accel_module_tie(accel_module_t *module, const char *path, const char *source_path, go_failure *failure) {
   return go_checked(accel_module_tie(module, path, source_path), failure);
+}
+
+static inline accel_status_t go_accel_module_from_folder(const char *folder, const accel_quantization_options_t *quantization, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_from_folder(folder, quantization, out), failure);
+}
+
+static inline accel_status_t go_accel_module_quantize(accel_module_t *module, const accel_quantization_options_t *options, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_module_quantize(module, options, out), failure);
 }
 
 static inline accel_status_t go_accel_module_generate(accel_module_t *module, const accel_tensor_t *input_ids, const accel_tensor_t *attention_mask, const accel_generate_options_t *options, int32_t on_tokens, uintptr_t user_data, accel_value_t *out, go_failure *failure) {
@@ -3279,6 +3287,9 @@ type SentencePooling int32
 // Recompute: The activations that backward computes again. The numbers are pinned.
 type Recompute int32
 
+// QuantizationKind: How the numbers of a weight are stored. The numbers are pinned.
+type QuantizationKind int32
+
 // LoraInit: The first values of an adapter. The numbers are pinned.
 type LoraInit int32
 
@@ -3711,6 +3722,33 @@ const RecomputeAll Recompute = 1
 
 // RecomputeKeepMatmuls: the same without matmuls, convolutions and attention on the CPU, whose results are kept
 const RecomputeKeepMatmuls Recompute = 2
+
+// QuantizationKindInt8: int8 with a scale for each row
+const QuantizationKindInt8 QuantizationKind = 0
+
+// QuantizationKindInt8Dynamic: the same, and inputs are rounded to int8 as well: products of integers
+const QuantizationKindInt8Dynamic QuantizationKind = 1
+
+// QuantizationKindLlmInt8: the same without the columns of inputs that have outliers (Dettmers et al., "LLM.int8()", 2022)
+const QuantizationKindLlmInt8 QuantizationKind = 2
+
+// QuantizationKindNf4: 4-bit codes for normal distributions (Dettmers et al., "QLoRA", 2023)
+const QuantizationKindNf4 QuantizationKind = 3
+
+// QuantizationKindFp4: 4-bit floating point, as bitsandbytes has it
+const QuantizationKindFp4 QuantizationKind = 4
+
+// QuantizationKindInt4: 4-bit integers with a scale for each group of columns
+const QuantizationKindInt4 QuantizationKind = 5
+
+// QuantizationKindInt8Grouped: int8 with a scale for each group of columns
+const QuantizationKindInt8Grouped QuantizationKind = 6
+
+// QuantizationKindFloat8E4m3: 8-bit floating point with 3 bits of mantissa
+const QuantizationKindFloat8E4m3 QuantizationKind = 7
+
+// QuantizationKindFloat8E5m2: 8-bit floating point with 2 bits of mantissa
+const QuantizationKindFloat8E5m2 QuantizationKind = 8
 
 // LoraInitZero: lora_A as a linear layer has it, lora_B 0: the model begins as it was
 const LoraInitZero LoraInit = 0
@@ -5296,6 +5334,79 @@ func (options *ActivationCheckpointingOptions) c(given *arguments) *C.accel_acti
 	}
 	made.class_names = given.nullable(options.ClassNames)
 	made.modules = given.nullable(options.Modules)
+	return made
+}
+
+// QuantizationOptions: Which weights of a model are quantized, and how. A field that the kind does not have must keep
+// its default.
+type QuantizationOptions struct {
+	// How the weights of linear layers are stored. Default: INT8 for accel_module_quantize();
+	// accel_module_from_folder() quantizes only when it is set
+	Kind *QuantizationKind
+
+	// 1: groups of INT4 and INT8_GROUPED have offsets beside their scales. Default 0
+	HasOffsets *bool
+
+	// The numbers that share a scale, a power of 2, of NF4, FP4, INT4, INT8_GROUPED and FLOAT8; 0: 64, and of
+	// FLOAT8 the whole row. In [0, 4096]. Default 0
+	Group *int64
+
+	// The magnitude of an input from which its column is multiplied as it is, of LLM_INT8; 0: all are rounded. In
+	// [0, inf). Default 6
+	OutlierThreshold *float64
+
+	// 1: scales of NF4 and FP4 have 8 bits. Default 0
+	HasDoubleQuantization *bool
+
+	// 1: tables of embeddings are quantized as well. Default 0
+	Embeddings *bool
+
+	// The dtype of products: FLOAT32, BFLOAT16 or FLOAT16. Default: autocast's, or that of the inputs
+	ComputeDtype *Dtype
+
+	// The dtype of floating parameters and buffers that are not quantized. Default: as they are
+	Dtype *Dtype
+
+	// A list of STRING: modules that are not quantized, by their names, the last parts of them, or parts of paths.
+	// Default: modules whose weights are tied, and the last child of the model, its head
+	SkipModules any
+
+	// A list of STRING in the same way: modules that are not quantized, and converted to float32. Default: none
+	KeepInFp32Modules any
+}
+
+func (options *QuantizationOptions) c(given *arguments) *C.accel_quantization_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_quantization_options_t)(given.room(C.sizeof_accel_quantization_options_t))
+	C.go_unset_accel_quantization_options_t(made)
+	if options.Kind != nil {
+		made.kind = C.accel_quantization_kind_t(*options.Kind)
+	}
+	if options.HasOffsets != nil {
+		made.has_offsets = C.accel_flag_t(flag(*options.HasOffsets))
+	}
+	if options.Group != nil {
+		made.group = C.int64_t(*options.Group)
+	}
+	if options.OutlierThreshold != nil {
+		made.outlier_threshold = C.double(*options.OutlierThreshold)
+	}
+	if options.HasDoubleQuantization != nil {
+		made.has_double_quantization = C.accel_flag_t(flag(*options.HasDoubleQuantization))
+	}
+	if options.Embeddings != nil {
+		made.embeddings = C.accel_flag_t(flag(*options.Embeddings))
+	}
+	if options.ComputeDtype != nil {
+		made.compute_dtype = C.accel_dtype_t(*options.ComputeDtype)
+	}
+	if options.Dtype != nil {
+		made.dtype = C.accel_dtype_t(*options.Dtype)
+	}
+	made.skip_modules = given.optional(options.SkipModules)
+	made.keep_in_fp32_modules = given.optional(options.KeepInFp32Modules)
 	return made
 }
 
@@ -13047,28 +13158,6 @@ func ModuleFromConfig(config string) (out *Module, err error) {
 	return
 }
 
-// ModuleFromFolder is accel_module_from_folder. The model of a folder of Hugging Face, as accel_module_from_config()
-// makes it of config.json, with the folder's weights: on the CPU, in the dtype of the files, which are mapped.
-// accel_module_to() moves it and changes the dtype; a model that is trained with mixed precision should be in
-// float32.
-//
-//   - folder: A folder with config.json, and safetensors or files of torch, one or several with their index.
-//
-// Returns: As accel_module_from_config(); NOT_FOUND for a file, and for a parameter without weights, which it names;
-// SHAPE_MISMATCH; CORRUPT; IO.
-func ModuleFromFolder(folder string) (out *Module, err error) {
-	var given arguments
-	defer given.end()
-	var cOut *C.accel_module_t
-	var failure C.go_failure
-	code := C.go_accel_module_from_folder(given.text(folder), &cOut, &failure)
-	if err = status(code, failure); err != nil {
-		return
-	}
-	out = newModule(cOut)
-	return
-}
-
 // SentenceEmbedding is accel_module_sentence_embedding. An encoder whose hidden states become one vector for each
 // sequence. It takes the encoder's inputs and gives [batch, hidden size]; padding does not count.
 //
@@ -13888,6 +13977,67 @@ func (module *Module) Tie(path string, sourcePath string) error {
 	code := C.go_accel_module_tie(module.c(), given.text(path), given.text(sourcePath), &failure)
 	runtime.KeepAlive(module)
 	return status(code, failure)
+}
+
+// ModuleFromFolder is accel_module_from_folder. The model of a folder of Hugging Face, as accel_module_from_config()
+// makes it of config.json, with the folder's weights: on the CPU, in the dtype of the files, which are mapped.
+// accel_module_to() moves it and changes the dtype; a model that is trained with mixed precision should be in
+// float32. Weights that the files have as codes stay codes.
+//
+//   - folder: A folder with config.json, and safetensors or files of torch, one or several with their index; or a
+//     GGUF file.
+//   - quantization: How weights are quantized as they are read: one at a time is in memory as floating-point numbers.
+//     NULL, or without a kind: they are not quantized.
+//
+// Returns: As accel_module_from_config(); NOT_FOUND for a file, for a parameter without weights, and for a name of
+// `quantization` that fits no module, which it names; SHAPE_MISMATCH; CORRUPT; IO. INVALID_ARGUMENT for
+// `quantization` also where the files have codes already, or it has fields without a kind.
+func ModuleFromFolder(folder string, quantization *QuantizationOptions) (out *Module, err error) {
+	var given arguments
+	defer given.end()
+	cQuantization := quantization.c(&given)
+	var cOut *C.accel_module_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_module_from_folder(given.text(folder), cQuantization, &cOut, &failure)
+	runtime.KeepAlive(quantization)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newModule(cOut)
+	return
+}
+
+// Quantize is accel_module_quantize. Quantizes the linear layers of a model in memory, one after the other; each
+// weight is freed before the next one is read. The weights are not trained from then on; adapters
+// (accel_module_add_adapter()) are. After an error about numbers that are not finite, the layers before are quantized
+// already.
+//
+//   - module: A model that is not prepared, dispatched or offloaded.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT that names the field or the weight; NOT_FOUND for a name of options that fits
+// no module; UNSUPPORTED for a layer that is split over ranks; INVALID_STATE for a model that is prepared, or a
+// weight that is quantized already, or not in memory.
+func (module *Module) Quantize(options *QuantizationOptions) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_module_quantize(module.c(), cOptions, &cOut, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
 }
 
 // Generate is accel_module_generate. Lets a decoder or an encoder-decoder add tokens to sequences, one after the

@@ -376,6 +376,7 @@ typedef int32_t accel_cpu_memory_t;
 typedef int32_t accel_reduction_t;
 typedef int32_t accel_sentence_pooling_t;
 typedef int32_t accel_recompute_t;
+typedef int32_t accel_quantization_kind_t;
 typedef int32_t accel_lora_init_t;
 typedef int32_t accel_lora_bias_t;
 typedef int32_t accel_muon_adjust_t;
@@ -438,6 +439,10 @@ static const char accel_sentence_embedding_options_text[] = "accel_sentence_embe
 static const char accel_activation_checkpointing_options_text[] = "accel_activation_checkpointing_options_t(*, recompute=ACCEL_RECOMPUTE_ALL, preserve_rng_state=1, offload=0, determinism_check=1, early_stop=1, class_names=None, modules=None)\n--\n\nActivation checkpointing (Chen et al., \"Training Deep Nets with Sublinear Memory Cost\", 2016).\n\nrecompute: Default ALL\npreserve_rng_state: 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1\noffload: 1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0\ndeterminism_check: 1: shapes, dtypes and devices are compared with the first forward. Default 1\nearly_stop: 1: a forward is computed again only as far as backward needs it. Default 1\nclass_names: Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default: none\nmodules: Regular expression of the whole names of modules that are checkpointed as well. Default: none";
 %}
 %accel_options(accel_activation_checkpointing_options, ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT, free((char *)$self->class_names); free((char *)$self->modules);)
+%{
+static const char accel_quantization_options_text[] = "accel_quantization_options_t(*, kind=None, has_offsets=0, group=0, outlier_threshold=6, has_double_quantization=0, embeddings=0, compute_dtype=None, dtype=None, skip_modules=None, keep_in_fp32_modules=None)\n--\n\nWhich weights of a model are quantized, and how. A field that the kind does not have must keep its default.\n\nkind: How the weights of linear layers are stored. Default: INT8 for accel_module_quantize(); accel_module_from_folder() quantizes only when it is set\nhas_offsets: 1: groups of INT4 and INT8_GROUPED have offsets beside their scales. Default 0\ngroup: The numbers that share a scale, a power of 2, of NF4, FP4, INT4, INT8_GROUPED and FLOAT8; 0: 64, and of FLOAT8 the whole row. In [0, 4096]. Default 0\noutlier_threshold: The magnitude of an input from which its column is multiplied as it is, of LLM_INT8; 0: all are rounded. In [0, inf). Default 6\nhas_double_quantization: 1: scales of NF4 and FP4 have 8 bits. Default 0\nembeddings: 1: tables of embeddings are quantized as well. Default 0\ncompute_dtype: The dtype of products: FLOAT32, BFLOAT16 or FLOAT16. Default: autocast's, or that of the inputs\ndtype: The dtype of floating parameters and buffers that are not quantized. Default: as they are\nskip_modules: A list of STRING: modules that are not quantized, by their names, the last parts of them, or parts of paths. Default: modules whose weights are tied, and the last child of the model, its head\nkeep_in_fp32_modules: A list of STRING in the same way: modules that are not quantized, and converted to float32. Default: none";
+%}
+%accel_options(accel_quantization_options, ACCEL_QUANTIZATION_OPTIONS_INIT, free_value((accel_value_t *)$self->skip_modules); free_value((accel_value_t *)$self->keep_in_fp32_modules);)
 %{
 static const char accel_generate_options_text[] = "accel_generate_options_t(*, max_new_tokens=20, sample=0, temperature=1, top_k=0, top_p=1, min_p=0, repetition_penalty=1, seed=None, pad_token=0, stop_tokens=None, stop_sequences=None, speculated_tokens=5, lookup_tokens=0, draft_model=None, load_prompt_cache=None, save_prompt_cache=None, decoder_tokens=None, suppress_tokens=None, begin_suppress_tokens=None)\n--\n\nHow tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.\n\nmax_new_tokens: The most tokens that a sequence gets. In [1, inf). Default 20\nsample: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0\ntemperature: Scores are divided by it. In (0, inf). Default 1\ntop_k: Only so many most likely tokens; 0: all. In [0, inf). Default 0\ntop_p: Only the most likely tokens that have this probability together (Holtzman et al., \"The Curious Case of Neural Text Degeneration\", 2020). In (0, 1]. Default 1\nmin_p: Only tokens with this part of the probability of the most likely one (Nguyen et al., \"Turning Up the Heat\", 2024). In [0, 1]. Default 0\nrepetition_penalty: Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1\nseed: The seed of the draws. In [0, inf). Default: the default generator of the device goes on\npad_token: Stands behind the end of a sequence. In [0, inf). Default 0\nstop_tokens: A list of INT: tokens that end a sequence. Default: none\nstop_sequences: A list of lists of INT: a sequence ends with the last token of one of these, if all of it is new. Default: none\nspeculated_tokens: With a draft_model or lookup_tokens: how many next tokens are guessed, and checked in one call of the model. Greedy tokens do not change by it, and drawn ones keep their probabilities (Leviathan et al., \"Fast Inference from Transformers via Speculative Decoding\", 2023). In [1, 64]. Default 5\nlookup_tokens: Guesses are what stood behind the latest so many tokens, at most, where they were before; 0: no such guesses. In [0, 1024]. Default 0\ndraft_model: A smaller decoder with the same vocabulary, which guesses. Default: none\nload_prompt_cache: A file that save_prompt_cache wrote: keys and values of the tokens with which input_ids begins as its prompt did are not computed again. Default: none\nsave_prompt_cache: A file for the keys and values of the prompt. Default: none\ndecoder_tokens: A list of INT: what the decoder of an encoder-decoder begins with, such as [decoder_start_token_id]; Whisper also has its language and task there. Default: none, for decoders\nsuppress_tokens: A list of INT: tokens that are never chosen. Default: none\nbegin_suppress_tokens: A list of INT: tokens that are not chosen first. Default: none";
 %}
@@ -781,6 +786,18 @@ typedef struct accel_activation_checkpointing_options {
   const char *class_names;
   const char *modules;
 } accel_activation_checkpointing_options_t;
+typedef struct accel_quantization_options {
+  accel_quantization_kind_t kind;
+  accel_flag_t has_offsets;
+  int64_t group;
+  double outlier_threshold;
+  accel_flag_t has_double_quantization;
+  accel_flag_t embeddings;
+  accel_dtype_t compute_dtype;
+  accel_dtype_t dtype;
+  const accel_value_t *skip_modules;
+  const accel_value_t *keep_in_fp32_modules;
+} accel_quantization_options_t;
 %accel_borrowed(accel_module_t, draft_model)
 typedef struct accel_generate_options {
   int64_t max_new_tokens;
@@ -1556,7 +1573,6 @@ typedef struct accel_launch_options {
 %accel_waits(accel_module_load_torchscript)
 %accel_waits(accel_module_from_package)
 %accel_waits(accel_module_from_config)
-%accel_waits(accel_module_from_folder)
 %accel_waits(accel_module_shapes_from_weights)
 %accel_waits(accel_module_linear)
 %accel_waits(accel_module_embedding)
@@ -1569,6 +1585,7 @@ typedef struct accel_launch_options {
 %accel_waits(accel_module_call_kw)
 %accel_waits(accel_module_load_state_dict)
 %accel_waits(accel_module_to)
+%accel_waits(accel_module_from_folder)
 %accel_waits(accel_module_generate)
 %newobject accel_generation_batch_retain;
 %delobject accel_generation_batch_release;
@@ -1864,6 +1881,15 @@ typedef struct accel_launch_options {
 %constant int ACCEL_RECOMPUTE_NOTHING = 0;
 %constant int ACCEL_RECOMPUTE_ALL = 1;
 %constant int ACCEL_RECOMPUTE_KEEP_MATMULS = 2;
+%constant int ACCEL_QUANTIZATION_KIND_INT8 = 0;
+%constant int ACCEL_QUANTIZATION_KIND_INT8_DYNAMIC = 1;
+%constant int ACCEL_QUANTIZATION_KIND_LLM_INT8 = 2;
+%constant int ACCEL_QUANTIZATION_KIND_NF4 = 3;
+%constant int ACCEL_QUANTIZATION_KIND_FP4 = 4;
+%constant int ACCEL_QUANTIZATION_KIND_INT4 = 5;
+%constant int ACCEL_QUANTIZATION_KIND_INT8_GROUPED = 6;
+%constant int ACCEL_QUANTIZATION_KIND_FLOAT8_E4M3 = 7;
+%constant int ACCEL_QUANTIZATION_KIND_FLOAT8_E5M2 = 8;
 %constant int ACCEL_LORA_INIT_ZERO = 0;
 %constant int ACCEL_LORA_INIT_GAUSSIAN = 1;
 %constant int ACCEL_LORA_INIT_RANDOM = 2;
@@ -3416,13 +3442,6 @@ out: The module.
 Returns: ACCEL_OK; UNSUPPORTED for an architecture or setting that is not known; INVALID_ARGUMENT.";
 accel_status_t accel_module_from_config(const char *config, accel_module_t **OUTPUT);
 
-%feature("docstring") accel_module_from_folder "The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's weights: on the CPU, in the dtype of the files, which are mapped. accel_module_to() moves it and changes the dtype; a model that is trained with mixed precision should be in float32.
-
-folder: A folder with config.json, and safetensors or files of torch, one or several with their index.
-out: The module, in training: accel_module_train() changes it.
-Returns: As accel_module_from_config(); NOT_FOUND for a file, and for a parameter without weights, which it names; SHAPE_MISMATCH; CORRUPT; IO.";
-accel_status_t accel_module_from_folder(const char *folder, accel_module_t **OUTPUT);
-
 %feature("docstring") accel_module_sentence_embedding "An encoder whose hidden states become one vector for each sequence. It takes the encoder's inputs and gives [batch, hidden size]; padding does not count.
 
 encoder: A model without a head, such as a \"BertModel\", whose weights may be loaded already. It becomes the child \"encoder\".
@@ -3787,6 +3806,22 @@ path: Becomes the parameter at `source_path`.
 source_path: A parameter of the same shape.
 Returns: ACCEL_OK, NOT_FOUND or SHAPE_MISMATCH.";
 accel_status_t accel_module_tie(accel_module_t *module, const char *path, const char *source_path);
+
+%feature("docstring") accel_module_from_folder "The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's weights: on the CPU, in the dtype of the files, which are mapped. accel_module_to() moves it and changes the dtype; a model that is trained with mixed precision should be in float32. Weights that the files have as codes stay codes.
+
+folder: A folder with config.json, and safetensors or files of torch, one or several with their index; or a GGUF file.
+quantization: How weights are quantized as they are read: one at a time is in memory as floating-point numbers. NULL, or without a kind: they are not quantized.
+out: The module, in training: accel_module_train() changes it. That of a GGUF file evaluates.
+Returns: As accel_module_from_config(); NOT_FOUND for a file, for a parameter without weights, and for a name of `quantization` that fits no module, which it names; SHAPE_MISMATCH; CORRUPT; IO. INVALID_ARGUMENT for `quantization` also where the files have codes already, or it has fields without a kind.";
+accel_status_t accel_module_from_folder(const char *folder, const accel_quantization_options_t *quantization, accel_module_t **OUTPUT);
+
+%feature("docstring") accel_module_quantize "Quantizes the linear layers of a model in memory, one after the other; each weight is freed before the next one is read. The weights are not trained from then on; adapters (accel_module_add_adapter()) are. After an error about numbers that are not finite, the layers before are quantized already.
+
+module: A model that is not prepared, dispatched or offloaded.
+options: NULL: defaults.
+out: A list of the names of the layers that were quantized.
+Returns: ACCEL_OK; INVALID_ARGUMENT that names the field or the weight; NOT_FOUND for a name of options that fits no module; UNSUPPORTED for a layer that is split over ranks; INVALID_STATE for a model that is prepared, or a weight that is quantized already, or not in memory.";
+accel_status_t accel_module_quantize(accel_module_t *module, const accel_quantization_options_t *options, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_module_generate "Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens are kept between the steps. An encoder-decoder reads the input once, and its decoder adds tokens to options.decoder_tokens.
 

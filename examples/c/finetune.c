@@ -135,7 +135,7 @@ int main(int argc, char **argv) {
   accel_adam_options_t adam = ACCEL_ADAM_OPTIONS_INIT;
   adam.lr = request.lr;
   accel_prepare_item_t plain[3] = {ACCEL_PREPARE_ITEM_INIT, ACCEL_PREPARE_ITEM_INIT, ACCEL_PREPARE_ITEM_INIT}, run[3];
-  CHECK(accel_module_from_folder(request.folder, &plain[0].module));
+  CHECK(accel_module_from_folder(request.folder, NULL, &plain[0].module));
   CHECK(accel_module_to(plain[0].module, ACCEL_DTYPE_FLOAT32, accel_device(state)));
   if (request.lora > 0) add_adapter(plain[0].module, request.lora);
   CHECK(accel_optimizer_adamw(plain[0].module, &adam, &plain[1].optimizer));

@@ -74,7 +74,7 @@ int main(int argc, char **argv) {
   accel_module_t *model = NULL;
   CHECK(accel_state_create(NULL, &state));
   CHECK(accel_tokenizer_load(argv[1], &tokenizer));
-  CHECK(accel_module_from_folder(argv[1], &model));
+  CHECK(accel_module_from_folder(argv[1], NULL, &model));
   CHECK(accel_module_to(model, ACCEL_UNSET, accel_device(state)));
   CHECK(accel_module_train(model, 0));
 

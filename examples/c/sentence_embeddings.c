@@ -14,7 +14,7 @@ enum { MAX_TOKENS = 256, BATCH = 32 };
 
 static accel_module_t *load_embedder(const accel_state_t *state, const char *folder) {
   accel_module_t *encoder = NULL, *embedder = NULL;
-  CHECK(accel_module_from_folder(folder, &encoder));
+  CHECK(accel_module_from_folder(folder, NULL, &encoder));
   CHECK(accel_module_sentence_embedding(encoder, NULL, &embedder));
   CHECK(accel_module_to(embedder, ACCEL_UNSET, accel_device(state)));
   CHECK(accel_module_train(embedder, 0));

@@ -102,7 +102,7 @@ fn main() -> Anything<()> {
     let state = StateOptions::new().build()?; // the launcher says which precision
     state.set_project(ProjectOptions::new().project_dir(output).automatic_checkpoint_naming(true).total_limit(2))?;
     state.set_seed(request.seed, DeviceSpecific::No, Deterministic::No)?;
-    let model = Model::from_folder(folder)?;
+    let model = Model::from_folder(folder, None)?;
     model.to(state.device(), Some(DType::Float32))?;
     if request.lora > 0 {
         let lora = LoraOptions::new().rank(request.lora).alpha(2.0 * request.lora as f64);

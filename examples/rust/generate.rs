@@ -40,7 +40,7 @@ fn main() -> Anything<()> {
     let options = read_options(arguments)?;
     let state = StateOptions::new().build()?;
     let tokenizer = Tokenizer::load(&folder)?;
-    let model = Model::from_folder(&folder)?;
+    let model = Model::from_folder(&folder, None)?;
     model.to(state.device(), None)?;
     model.train(false)?;
 

@@ -14,7 +14,7 @@ fn main() -> Result<()> {
     assert!(arguments.len() >= 2, "usage: sentence_embeddings FOLDER SENTENCE...");
     let state = StateOptions::new().build()?;
     let tokenizer = Tokenizer::load(&arguments[0])?;
-    let embedder = Model::from_folder(&arguments[0])?.sentence_embedding(None)?;
+    let embedder = Model::from_folder(&arguments[0], None)?.sentence_embedding(None)?;
     embedder.to(state.device(), None)?;
     embedder.train(false)?;
 

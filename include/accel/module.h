@@ -116,16 +116,6 @@ accel_module_from_package(const char *path, const accel_package_options_t *ACCEL
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_from_config(const char *config, accel_module_t *ACCEL_OWNED *out);
 
-/** The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's weights: on the
- * CPU, in the dtype of the files, which are mapped. accel_module_to() moves it and changes the dtype; a model that is trained
- * with mixed precision should be in float32.
- * @param folder A folder with config.json, and safetensors or files of torch, one or several with their index.
- * @param out The module, in training: accel_module_train() changes it.
- * @return As accel_module_from_config(); NOT_FOUND for a file, and for a parameter without weights, which it names; SHAPE_MISMATCH;
- *   CORRUPT; IO.
- * @threads any, waits */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_from_folder(const char *folder, accel_module_t *ACCEL_OWNED *out);
-
 /* How hidden states become one vector. */
 typedef int32_t accel_sentence_pooling_t;
 #define ACCEL_SENTENCE_POOLING_MEAN 1 /* the mean over the tokens */

@@ -39,6 +39,11 @@
   {sizeof(accel_activation_checkpointing_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET, 0, NULL, NULL}
 
+#define ACCEL_OPTIONS_QUANTIZATION "accel_quantization_options_t"
+#define ACCEL_QUANTIZATION_OPTIONS_INIT \
+  {sizeof(accel_quantization_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE, \
+   ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, NULL, NULL}
+
 #define ACCEL_OPTIONS_GENERATE "accel_generate_options_t"
 #define ACCEL_GENERATE_OPTIONS_INIT \
   {sizeof(accel_generate_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET, 0, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_INT64, \

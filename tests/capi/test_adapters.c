@@ -233,7 +233,7 @@ static void test_merged_models_are_saved_as_such(void **state) {
   assert_adapters(prepared, "one", "merged", "true");
   accel_value_t merged = logits_of(prepared);
   assert_ok(accel_save_model_folder(job, prepared, source, copy, NULL));
-  assert_ok(accel_module_from_folder(copy, &opened));
+  assert_ok(accel_module_from_folder(copy, NULL, &opened));
   assert_ok(accel_module_train(opened, 0));
   assert_true(gives(opened, &merged));
   assert_ok(accel_load_state_dict(copy, NULL, &weights));

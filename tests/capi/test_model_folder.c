@@ -31,7 +31,7 @@ static void models_come_from_folders(void **state) {
   assert_ok(accel_state_create(&options, &job));
   snprintf(source, sizeof source, "%s", path_of("source"));
   snprintf(copy, sizeof copy, "%s", path_of("copy"));
-  assert_fails(accel_module_from_folder(source, &opened), ACCEL_ERROR_NOT_FOUND, "config.json");
+  assert_fails(accel_module_from_folder(source, NULL, &opened), ACCEL_ERROR_NOT_FOUND, "config.json");
   assert_int_equal(mkdir(source, 0700), 0);
   write_text(path_of("source/config.json"), config);
   write_text(path_of("source/tokenizer.json"), words);
@@ -39,7 +39,7 @@ static void models_come_from_folders(void **state) {
   assert_ok(accel_module_from_config(config, &made));
   assert_ok(accel_save_model_folder(job, made, source, copy, NULL));
 
-  assert_ok(accel_module_from_folder(copy, &opened));
+  assert_ok(accel_module_from_folder(copy, NULL, &opened));
   assert_ok(accel_module_state_dict(made, &weights));
   assert_ok(accel_module_state_dict(opened, &saved));
   assert_ok(accel_value_equal(&weights, &saved, &equal));
@@ -53,7 +53,7 @@ static void models_come_from_folders(void **state) {
   assert_ok(accel_value_set(&saved, "lm_head.weight", accel_value_get(&weights, "lm_head.weight")));
   assert_ok(accel_save(&saved, NULL, path_of("copy/model.safetensors"), NULL));
   opened = NULL;
-  assert_fails(accel_module_from_folder(copy, &opened), ACCEL_ERROR_NOT_FOUND, "has no weights for model.");
+  assert_fails(accel_module_from_folder(copy, NULL, &opened), ACCEL_ERROR_NOT_FOUND, "has no weights for model.");
   assert_fails(accel_save_model_folder(job, made, path_of("nowhere"), copy, NULL), ACCEL_ERROR_IO, "nowhere");
   assert_fails(accel_save_model_folder(job, made, path_of("model.gguf"), copy, NULL), ACCEL_ERROR_UNSUPPORTED,
                "a GGUF file");

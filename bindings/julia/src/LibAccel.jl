@@ -93,6 +93,7 @@ const accel_cpu_memory_t = Int32
 const accel_reduction_t = Int32
 const accel_sentence_pooling_t = Int32
 const accel_recompute_t = Int32
+const accel_quantization_kind_t = Int32
 const accel_lora_init_t = Int32
 const accel_lora_bias_t = Int32
 const accel_muon_adjust_t = Int32
@@ -257,6 +258,15 @@ const ACCEL_SENTENCE_POOLING_MAX = Int32(4)
 const ACCEL_RECOMPUTE_NOTHING = Int32(0)
 const ACCEL_RECOMPUTE_ALL = Int32(1)
 const ACCEL_RECOMPUTE_KEEP_MATMULS = Int32(2)
+const ACCEL_QUANTIZATION_KIND_INT8 = Int32(0)
+const ACCEL_QUANTIZATION_KIND_INT8_DYNAMIC = Int32(1)
+const ACCEL_QUANTIZATION_KIND_LLM_INT8 = Int32(2)
+const ACCEL_QUANTIZATION_KIND_NF4 = Int32(3)
+const ACCEL_QUANTIZATION_KIND_FP4 = Int32(4)
+const ACCEL_QUANTIZATION_KIND_INT4 = Int32(5)
+const ACCEL_QUANTIZATION_KIND_INT8_GROUPED = Int32(6)
+const ACCEL_QUANTIZATION_KIND_FLOAT8_E4M3 = Int32(7)
+const ACCEL_QUANTIZATION_KIND_FLOAT8_E5M2 = Int32(8)
 const ACCEL_LORA_INIT_ZERO = Int32(0)
 const ACCEL_LORA_INIT_GAUSSIAN = Int32(1)
 const ACCEL_LORA_INIT_RANDOM = Int32(2)
@@ -629,6 +639,37 @@ function accel_activation_checkpointing_options_t(;
     modules = C_NULL,
 )
     return accel_activation_checkpointing_options_t(sizeof(accel_activation_checkpointing_options_t), recompute, preserve_rng_state, offload, determinism_check, early_stop, reserved, class_names, modules)
+end
+
+"""Which weights of a model are quantized, and how. A field that the kind does not have must keep its default."""
+struct accel_quantization_options_t
+    struct_size::Csize_t
+    kind::accel_quantization_kind_t
+    has_offsets::accel_flag_t
+    group::Int64
+    outlier_threshold::Float64
+    has_double_quantization::accel_flag_t
+    embeddings::accel_flag_t
+    compute_dtype::accel_dtype_t
+    dtype::accel_dtype_t
+    skip_modules::Ptr{accel_value_t}
+    keep_in_fp32_modules::Ptr{accel_value_t}
+end
+
+"""Every field is unset that is not given."""
+function accel_quantization_options_t(;
+    kind = ACCEL_UNSET,
+    has_offsets = ACCEL_UNSET,
+    group = ACCEL_UNSET_INT64,
+    outlier_threshold = ACCEL_UNSET_DOUBLE,
+    has_double_quantization = ACCEL_UNSET,
+    embeddings = ACCEL_UNSET,
+    compute_dtype = ACCEL_UNSET,
+    dtype = ACCEL_UNSET,
+    skip_modules = C_NULL,
+    keep_in_fp32_modules = C_NULL,
+)
+    return accel_quantization_options_t(sizeof(accel_quantization_options_t), kind, has_offsets, group, outlier_threshold, has_double_quantization, embeddings, compute_dtype, dtype, skip_modules, keep_in_fp32_modules)
 end
 
 """How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order."""
@@ -5975,21 +6016,6 @@ accel_module_from_config(config, out) =
     check(@waiting(ccall(@address(accel_module_from_config), accel_status_t, (Cstring, Ptr{Ptr{accel_module_t}}), config, out)), "accel_module_from_config")
 
 """
-    accel_module_from_folder(folder, out)
-
-The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's weights: on the CPU, in the dtype of the files, which are mapped. accel_module_to() moves it and changes the dtype; a model that is trained with mixed precision should be in float32.
-
-- `folder`: A folder with config.json, and safetensors or files of torch, one or several with their index.
-- `out`: The module, in training: accel_module_train() changes it.
-
-Returns: As accel_module_from_config(); NOT_FOUND for a file, and for a parameter without weights, which it names; SHAPE_MISMATCH; CORRUPT; IO.
-
-Threads: any, waits.
-"""
-accel_module_from_folder(folder, out) =
-    check(@waiting(ccall(@address(accel_module_from_folder), accel_status_t, (Cstring, Ptr{Ptr{accel_module_t}}), folder, out)), "accel_module_from_folder")
-
-"""
     accel_module_sentence_embedding(encoder, options, out)
 
 An encoder whose hidden states become one vector for each sequence. It takes the encoder's inputs and gives [batch, hidden size]; padding does not count.
@@ -6720,6 +6746,38 @@ Threads: object.
 """
 accel_module_tie(var"module", path, source_path) =
     check(ccall(@address(accel_module_tie), accel_status_t, (Ptr{accel_module_t}, Cstring, Cstring), var"module", path, source_path), "accel_module_tie")
+
+"""
+    accel_module_from_folder(folder, quantization, out)
+
+The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's weights: on the CPU, in the dtype of the files, which are mapped. accel_module_to() moves it and changes the dtype; a model that is trained with mixed precision should be in float32. Weights that the files have as codes stay codes.
+
+- `folder`: A folder with config.json, and safetensors or files of torch, one or several with their index; or a GGUF file.
+- `quantization`: `nothing`/`C_NULL` is allowed. How weights are quantized as they are read: one at a time is in memory as floating-point numbers. NULL, or without a kind: they are not quantized.
+- `out`: The module, in training: accel_module_train() changes it. That of a GGUF file evaluates.
+
+Returns: As accel_module_from_config(); NOT_FOUND for a file, for a parameter without weights, and for a name of `quantization` that fits no module, which it names; SHAPE_MISMATCH; CORRUPT; IO. INVALID_ARGUMENT for `quantization` also where the files have codes already, or it has fields without a kind.
+
+Threads: any, waits.
+"""
+accel_module_from_folder(folder, quantization, out) =
+    check(@waiting(ccall(@address(accel_module_from_folder), accel_status_t, (Cstring, Ptr{accel_quantization_options_t}, Ptr{Ptr{accel_module_t}}), folder, quantization, out)), "accel_module_from_folder")
+
+"""
+    accel_module_quantize(module, options, out)
+
+Quantizes the linear layers of a model in memory, one after the other; each weight is freed before the next one is read. The weights are not trained from then on; adapters (accel_module_add_adapter()) are. After an error about numbers that are not finite, the layers before are quantized already.
+
+- `module`: A model that is not prepared, dispatched or offloaded.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: A list of the names of the layers that were quantized.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT that names the field or the weight; NOT_FOUND for a name of options that fits no module; UNSUPPORTED for a layer that is split over ranks; INVALID_STATE for a model that is prepared, or a weight that is quantized already, or not in memory.
+
+Threads: object.
+"""
+accel_module_quantize(var"module", options, out) =
+    check(ccall(@address(accel_module_quantize), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_quantization_options_t}, Ptr{accel_value_t}), var"module", options, out), "accel_module_quantize")
 
 """
     accel_module_generate(module, input_ids, attention_mask, options, on_tokens, user_data, destroy, out)
@@ -12994,7 +13052,6 @@ const FUNCTIONS = (
     :accel_module_load_torchscript,
     :accel_module_from_package,
     :accel_module_from_config,
-    :accel_module_from_folder,
     :accel_module_sentence_embedding,
     :accel_module_shapes_from_weights,
     :accel_calculate_maximum_sizes,
@@ -13041,6 +13098,8 @@ const FUNCTIONS = (
     :accel_module_is_training,
     :accel_module_num_parameters,
     :accel_module_tie,
+    :accel_module_from_folder,
+    :accel_module_quantize,
     :accel_module_generate,
     :accel_generation_batch_create,
     :accel_generation_batch_retain,

@@ -112,3 +112,17 @@ end
     remove_adapter!(unmerge_adapters!(model), "one")
     @test_throws AccelError activate_adapters!(model, "one")
 end
+
+@testset "quantized models" begin
+    config = """{"model_type": "llama", "vocab_size": 11, "hidden_size": 64, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}"""
+    model, tokens = from_config(config), Tensor([1 5 2])
+    train!(model, false)
+    logits() = no_grad(() -> Array(model(tokens)))
+    plain = logits()
+    names = quantize!(model; kind = :nf4, has_double_quantization = true, skip_modules = ["lm_head", "k_proj"])
+    @test length(names) == 6 && "model.layers.0.self_attn.q_proj" in names
+    @test !(logits() ≈ plain) && maximum(abs, logits() - plain) < 0.5
+    @test_throws AccelError quantize!(model)
+    @test_throws AccelError quantize!(from_config(config); skip_modules = ["nowhere"])
+    @test_throws AccelError from_folder("nowhere"; group = 64)
+end

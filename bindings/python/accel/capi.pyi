@@ -203,6 +203,32 @@ class accel_activation_checkpointing_options_t:
     modules: str
     def __init__(self, *, recompute: int = ACCEL_RECOMPUTE_ALL, preserve_rng_state: int = 1, offload: int = 0, determinism_check: int = 1, early_stop: int = 1, class_names: Optional[str] = None, modules: Optional[str] = None) -> None: ...
 
+class accel_quantization_options_t:
+    """Which weights of a model are quantized, and how. A field that the kind does not have must keep its default.
+
+    kind: How the weights of linear layers are stored. Default: INT8 for accel_module_quantize(); accel_module_from_folder() quantizes only when it is set
+    has_offsets: 1: groups of INT4 and INT8_GROUPED have offsets beside their scales. Default 0
+    group: The numbers that share a scale, a power of 2, of NF4, FP4, INT4, INT8_GROUPED and FLOAT8; 0: 64, and of FLOAT8 the whole row. In [0, 4096]. Default 0
+    outlier_threshold: The magnitude of an input from which its column is multiplied as it is, of LLM_INT8; 0: all are rounded. In [0, inf). Default 6
+    has_double_quantization: 1: scales of NF4 and FP4 have 8 bits. Default 0
+    embeddings: 1: tables of embeddings are quantized as well. Default 0
+    compute_dtype: The dtype of products: FLOAT32, BFLOAT16 or FLOAT16. Default: autocast's, or that of the inputs
+    dtype: The dtype of floating parameters and buffers that are not quantized. Default: as they are
+    skip_modules: A list of STRING: modules that are not quantized, by their names, the last parts of them, or parts of paths. Default: modules whose weights are tied, and the last child of the model, its head
+    keep_in_fp32_modules: A list of STRING in the same way: modules that are not quantized, and converted to float32. Default: none
+    """
+    kind: int
+    has_offsets: int
+    group: int
+    outlier_threshold: float
+    has_double_quantization: int
+    embeddings: int
+    compute_dtype: int
+    dtype: int
+    skip_modules: Any
+    keep_in_fp32_modules: Any
+    def __init__(self, *, kind: Optional[int] = None, has_offsets: int = 0, group: int = 0, outlier_threshold: float = 6, has_double_quantization: int = 0, embeddings: int = 0, compute_dtype: Optional[int] = None, dtype: Optional[int] = None, skip_modules: Optional[Any] = None, keep_in_fp32_modules: Optional[Any] = None) -> None: ...
+
 class accel_generate_options_t:
     """How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.
 
@@ -1675,6 +1701,15 @@ ACCEL_SENTENCE_POOLING_MAX: int
 ACCEL_RECOMPUTE_NOTHING: int
 ACCEL_RECOMPUTE_ALL: int
 ACCEL_RECOMPUTE_KEEP_MATMULS: int
+ACCEL_QUANTIZATION_KIND_INT8: int
+ACCEL_QUANTIZATION_KIND_INT8_DYNAMIC: int
+ACCEL_QUANTIZATION_KIND_LLM_INT8: int
+ACCEL_QUANTIZATION_KIND_NF4: int
+ACCEL_QUANTIZATION_KIND_FP4: int
+ACCEL_QUANTIZATION_KIND_INT4: int
+ACCEL_QUANTIZATION_KIND_INT8_GROUPED: int
+ACCEL_QUANTIZATION_KIND_FLOAT8_E4M3: int
+ACCEL_QUANTIZATION_KIND_FLOAT8_E5M2: int
 ACCEL_LORA_INIT_ZERO: int
 ACCEL_LORA_INIT_GAUSSIAN: int
 ACCEL_LORA_INIT_RANDOM: int
@@ -1986,7 +2021,6 @@ def accel_module_create(kind: str) -> accel_module: ...
 def accel_module_load_torchscript(path: str, options: Optional[accel_torchscript_options_t]) -> accel_module: ...
 def accel_module_from_package(path: str, options: Optional[accel_package_options_t]) -> accel_module: ...
 def accel_module_from_config(config: str) -> accel_module: ...
-def accel_module_from_folder(folder: str) -> accel_module: ...
 def accel_module_sentence_embedding(encoder: accel_module, options: Optional[accel_sentence_embedding_options_t]) -> accel_module: ...
 def accel_module_shapes_from_weights(path: str) -> accel_module: ...
 def accel_calculate_maximum_sizes(module: accel_module) -> Any: ...
@@ -2033,6 +2067,8 @@ def accel_module_train(module: accel_module, training: int) -> None: ...
 def accel_module_is_training(module: accel_module) -> int: ...
 def accel_module_num_parameters(module: accel_module) -> int: ...
 def accel_module_tie(module: accel_module, path: str, source_path: str) -> None: ...
+def accel_module_from_folder(folder: str, quantization: Optional[accel_quantization_options_t]) -> accel_module: ...
+def accel_module_quantize(module: accel_module, options: Optional[accel_quantization_options_t]) -> Any: ...
 def accel_module_generate(module: accel_module, input_ids: accel_tensor, attention_mask: Optional[accel_tensor], options: Optional[accel_generate_options_t], on_tokens: Callable[..., Any]) -> Any: ...
 def accel_generation_batch_create(module: accel_module, options: Optional[accel_generation_batch_options_t]) -> accel_generation_batch: ...
 def accel_generation_batch_retain(batch: accel_generation_batch) -> accel_generation_batch: ...

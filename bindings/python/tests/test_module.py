@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import json
 import pickle
 
 import pytest
@@ -458,3 +459,36 @@ def test_adapters(tmp_path):
         model.activate_adapters("one")
     with pytest.raises(TypeError, match="no setting 'r'"):
         model.add_adapter("three", r=4)
+
+
+def test_quantized_models(tmp_path):
+    config = {"model_type": "llama", "vocab_size": 11, "hidden_size": 64, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model, tokens = nn.from_config(config).eval(), accel.tensor([[1, 5, 2]])
+
+    def logits(of):
+        with accel.no_grad():
+            return [number for row in of(tokens).tolist()[0] for number in row]
+
+    plain = logits(model)
+    for folder in ("source", "copy"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "source" / "config.json").write_text(json.dumps(config))
+    accel.Accelerator(cpu=True).save_model_folder(model, tmp_path / "source", tmp_path / "copy")
+    opened = nn.from_folder(tmp_path / "copy", {"kind": "nf4", "has_double_quantization": True, "compute_dtype": accel.float32}).eval()
+    assert "model.layers.0.mlp.up_proj.weight_nested_absmax" in opened.state_dict()
+    assert logits(nn.from_folder(tmp_path / "copy").eval()) == pytest.approx(plain, abs=1e-6)
+    names = model.quantize("nf4", has_double_quantization=True, compute_dtype="float32", skip_modules=("lm_head",))
+    assert len(names) == 7 and "model.layers.0.self_attn.q_proj" in names
+    assert logits(model) == pytest.approx(logits(opened), abs=1e-6) and logits(model) != pytest.approx(plain, abs=1e-6)
+    assert logits(model) == pytest.approx(plain, abs=0.5)
+    model.add_adapter("one", rank=2, target_modules=["q_proj"])
+    assert {name.split(".")[-3] for name, parameter in model.named_parameters() if parameter.requires_grad} == {"lora_A", "lora_B"}
+    assert "model.layers.0.mlp.up_proj.SCB" in nn.from_folder(tmp_path / "copy", "int8").state_dict()
+    with pytest.raises(ValueError, match="int3"):
+        model.quantize("int3")
+    with pytest.raises(TypeError, match="no setting 'bits'"):
+        model.quantize(bits=4)
+    with pytest.raises(TypeError, match="quantization is a int"):
+        nn.from_folder(tmp_path / "copy", 4)
+    with pytest.raises(errors.ArgumentError, match="has no kind"):
+        nn.from_folder(tmp_path / "copy", {"group": 64})

@@ -433,7 +433,7 @@ def test_a_copy_of_a_model_that_ran_leaves_its_weights_in_their_files(x, tmp_pat
     torch.testing.assert_close(copied(x), expected)
 
 
-def test_settings_of_quantization_are_checked_and_nothing_quantizes():
+def test_settings_of_quantization_are_checked():
     from accel.utils import BnbQuantizationConfig, load_and_quantize_model
 
     eight = BnbQuantizationConfig(load_in_8bit=True, skip_modules=["head"])
@@ -447,5 +447,61 @@ def test_settings_of_quantization_are_checked_and_nothing_quantizes():
             BnbQuantizationConfig(**given)
     with pytest.warns(UserWarning, match="llm_int8_threshold"):
         BnbQuantizationConfig(load_in_4bit=True, llm_int8_threshold=5)
-    with pytest.raises(NotImplementedError, match="quantization is not in libaccel yet"):
+    with pytest.raises(NotImplementedError, match="quantization of torch's models is not in libaccel yet"):
         load_and_quantize_model(torch.nn.Linear(1, 1), eight)
+
+
+def test_heads_and_tied_weights_are_not_quantized():
+    from accel import nn
+    from accel.utils import get_keys_to_not_convert
+
+    class Tied(torch.nn.Module):
+        def __init__(self, *prefix):
+            super().__init__()
+            self.table, self.inner, self.head = torch.nn.Embedding(3, 3), torch.nn.Linear(3, 3), torch.nn.Linear(3, 3, bias=False)
+            if prefix:
+                self.base_model_prefix = prefix[0]
+
+    tied = Tied()
+    tied.head.weight = tied.table.weight
+    assert get_keys_to_not_convert(tied) == ["head", "table"] and get_keys_to_not_convert(Tied()) == ["head"]
+    assert get_keys_to_not_convert(Tied("model")) == [] and get_keys_to_not_convert(Tied("inner")) == ["head"]
+    config = {"model_type": "llama", "vocab_size": 11, "hidden_size": 8, "intermediate_size": 6, "num_hidden_layers": 1, "num_attention_heads": 2}
+    assert get_keys_to_not_convert(nn.from_config(config)) == ["lm_head"]
+    assert get_keys_to_not_convert(nn.from_config({**config, "tie_word_embeddings": True})) == ["lm_head", "model.embed_tokens"]
+    with pytest.raises(TypeError, match="expected one of accel or torch"):
+        get_keys_to_not_convert("llama")
+
+
+@pytest.mark.parametrize("given, kind", [(dict(load_in_8bit=True), "SCB"), (dict(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True),
+                                                                            "weight_nested_absmax")])
+def test_models_of_accel_are_quantized_by_these_settings(tmp_path, given, kind):
+    from accel import nn
+    from accel.utils import BnbQuantizationConfig, load_and_quantize_model
+
+    def chain():
+        return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.Linear(64, 2))
+
+    config = BnbQuantizationConfig(torch_dtype="fp32", bnb_4bit_compute_dtype="fp32", keep_in_fp32_modules=["0"], **given)
+    loaded, x = chain().eval(), accel.randn(3, 64)
+    accel.Accelerator(cpu=True).save_model(loaded, str(tmp_path))
+    expected = loaded(x).tolist()
+    with accel.init_empty_weights():
+        empty = chain().eval()
+    with pytest.raises(RuntimeError, match="weights_location is None"):
+        load_and_quantize_model(empty, config)
+    assert load_and_quantize_model(empty, config, weights_location=str(tmp_path)) is empty
+    assert load_and_quantize_model(loaded, config) is loaded
+    for model in (loaded, empty):
+        names = set(model.state_dict())
+        assert f"2.{kind}" in names and not {f"0.{kind}", f"3.{kind}"} & names
+        assert (model.is_loaded_in_8bit, model.is_loaded_in_4bit) == (config.load_in_8bit, config.load_in_4bit)
+        for row, wanted in zip(model(x).tolist(), expected):
+            assert row == pytest.approx(wanted, abs=0.1)
+    with accel.init_empty_weights():
+        spread = chain().eval()
+    load_and_quantize_model(spread, config, str(tmp_path), {"": "cpu", "2": "disk"}, offload_folder=str(tmp_path / "offload"))
+    assert spread(x).tolist()[0] == pytest.approx(loaded(x).tolist()[0], abs=1e-5) and spread.hf_device_map["2"] == "disk"
+    config.skip_modules = ["nowhere"]
+    with pytest.raises(accel.errors.NotFoundError, match="nowhere"):
+        load_and_quantize_model(chain(), config)

@@ -98,7 +98,7 @@ func main() {
 	must.Do(state.SetProject(&accel.ProjectOptions{ProjectDir: given.output, AutomaticCheckpointNaming: accel.Ptr(true),
 		TotalLimit: accel.Ptr[int64](2)}))
 	must.Do(state.SetSeed(given.seed, false, false))
-	network := must.Get(accel.ModuleFromFolder(given.folder))
+	network := must.Get(accel.ModuleFromFolder(given.folder, nil))
 	must.Do(network.To(accel.DtypeFloat32, state.Device()))
 	if given.lora > 0 {
 		alpha := 2 * float64(given.lora)

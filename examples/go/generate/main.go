@@ -37,7 +37,7 @@ func main() {
 	state := must.Get(accel.NewState(nil))
 	defer state.Close()
 	tokenizer := must.Get(accel.TokenizerLoad(folder))
-	model := must.Get(accel.ModuleFromFolder(folder))
+	model := must.Get(accel.ModuleFromFolder(folder, nil))
 	must.Do(model.To(accel.Dtype(accel.Unset), state.Device()))
 	must.Do(model.Train(false))
 

@@ -39,7 +39,7 @@ func main() {
 	state := must.Get(accel.NewState(nil))
 	defer state.Close()
 	tokenizer := must.Get(accel.TokenizerLoad(os.Args[1]))
-	embedder := must.Get(must.Get(accel.ModuleFromFolder(os.Args[1])).SentenceEmbedding(nil))
+	embedder := must.Get(must.Get(accel.ModuleFromFolder(os.Args[1], nil)).SentenceEmbedding(nil))
 	must.Do(embedder.To(accel.Dtype(accel.Unset), state.Device()))
 	must.Do(embedder.Train(false))
 

@@ -14,6 +14,7 @@
 #include "capi/calls/options.hpp"
 #include "capi/calls/scope.hpp"
 #include "capi/generated/options/adapters.hpp"
+#include "capi/models/unprepared_model.hpp"
 #include "capi/values/named_tensors.hpp"
 #include "capi/values/value.hpp"
 #include "checkpoint/formats/adapter_folder.hpp"
@@ -25,14 +26,8 @@
 namespace accel::capi {
 namespace {
 
-// A prepared model and its optimizer choose what is trained when they are made.
-nn::Module& unprepared_model(accel_module_t* module) {
-  const nn::ModulePtr& model = check(module, "module").module;
-  require(
-      accelerator::unwrap_model(model) == model, Status::kInvalidState,
-      "module is a prepared model, whose parameters do not change; expected the model before accel_prepare_model(), "
-      "or accel_use_adapters_begin() to choose adapters for calls");
-  return *model;
+nn::Module& model_for_adapters(accel_module_t* module) {
+  return unprepared_model(module, ", or accel_use_adapters_begin() to choose adapters for calls");
 }
 
 nn::AdapterNames read_adapter_names(const char* const* names, size_t n_names) {
@@ -92,14 +87,14 @@ c10::IValue adapter_value(const nn::Module& model, const std::string& name) {
 ACCEL_FUNCTION accel_status_t accel_module_add_adapter(accel_module_t* module, const char* name,
                                                        const accel_lora_options_t* options) {
   return guarded(__func__, [&] {
-    nn::Module& model = unprepared_model(module);
+    nn::Module& model = model_for_adapters(module);
     nn::add_lora(model, check_pointer(name, "name"), read_lora(options));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_load_adapter(accel_module_t* module, const char* name, const char* folder) {
   return guarded(__func__, [&] {
-    nn::Module& model = unprepared_model(module);
+    nn::Module& model = model_for_adapters(module);
     checkpoint::load_adapter(model, check_pointer(name, "name"), check_pointer(folder, "folder"));
   });
 }
@@ -116,7 +111,7 @@ ACCEL_FUNCTION accel_status_t accel_module_adapters(const accel_module_t* module
 ACCEL_FUNCTION accel_status_t accel_module_activate_adapters(accel_module_t* module, const char* const* names,
                                                              size_t n_names) {
   return guarded(__func__, [&] {
-    nn::Module& model = unprepared_model(module);
+    nn::Module& model = model_for_adapters(module);
     nn::set_active_adapters(model, read_adapter_names(names, n_names));
   });
 }
@@ -131,7 +126,7 @@ ACCEL_FUNCTION accel_status_t accel_module_unmerge_adapters(accel_module_t* modu
 
 ACCEL_FUNCTION accel_status_t accel_module_remove_adapter(accel_module_t* module, const char* name) {
   return guarded(__func__, [&] {
-    nn::Module& model = unprepared_model(module);
+    nn::Module& model = model_for_adapters(module);
     nn::remove_adapter(model, check_pointer(name, "name"));
   });
 }

@@ -8,7 +8,6 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/split_text.hpp"
-#include "bigmodel/model_folder.hpp"
 #include "capi/calls/callback.hpp"
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
@@ -169,10 +168,6 @@ ACCEL_FUNCTION accel_status_t accel_module_from_package(const char* path, const 
 
 ACCEL_FUNCTION accel_status_t accel_module_from_config(const char* config, accel_module_t** out) {
   return guarded(__func__, out, [&] { return nn::module_from_config(check_pointer(config, "config")); });
-}
-
-ACCEL_FUNCTION accel_status_t accel_module_from_folder(const char* folder, accel_module_t** out) {
-  return guarded(__func__, out, [&] { return bigmodel::load_model_folder(check_pointer(folder, "folder")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_init_empty_weights_begin(int32_t include_buffers, accel_scope_t** out) {

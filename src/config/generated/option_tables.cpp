@@ -46,6 +46,42 @@ constexpr OptionChoice kRecomputeChoices[] = {
     {"keep_matmuls", 2},
 };
 
+constexpr OptionChoice kQuantizationKindChoices[] = {
+    {"int8", 0},
+    {"int8_dynamic", 1},
+    {"llm_int8", 2},
+    {"nf4", 3},
+    {"fp4", 4},
+    {"int4", 5},
+    {"int8_grouped", 6},
+    {"float8_e4m3", 7},
+    {"float8_e5m2", 8},
+};
+
+constexpr OptionChoice kDtypeChoices[] = {
+    {"uint8", 1},
+    {"int8", 2},
+    {"int16", 3},
+    {"int32", 4},
+    {"int64", 5},
+    {"float16", 6},
+    {"float32", 7},
+    {"float64", 8},
+    {"complex32", 9},
+    {"complex64", 10},
+    {"complex128", 11},
+    {"bool", 12},
+    {"bfloat16", 13},
+    {"float8_e5m2", 14},
+    {"float8_e4m3fn", 15},
+    {"float8_e5m2fnuz", 16},
+    {"float8_e4m3fnuz", 17},
+    {"float8_e8m0fnu", 18},
+    {"uint16", 19},
+    {"uint32", 20},
+    {"uint64", 21},
+};
+
 constexpr OptionChoice kLoraInitChoices[] = {
     {"zero", 0},
     {"gaussian", 1},
@@ -186,30 +222,6 @@ constexpr OptionChoice kFp8AmaxAlgorithmChoices[] = {
     {"max", 2},
 };
 
-constexpr OptionChoice kDtypeChoices[] = {
-    {"uint8", 1},
-    {"int8", 2},
-    {"int16", 3},
-    {"int32", 4},
-    {"int64", 5},
-    {"float16", 6},
-    {"float32", 7},
-    {"float64", 8},
-    {"complex32", 9},
-    {"complex64", 10},
-    {"complex128", 11},
-    {"bool", 12},
-    {"bfloat16", 13},
-    {"float8_e5m2", 14},
-    {"float8_e4m3fn", 15},
-    {"float8_e5m2fnuz", 16},
-    {"float8_e4m3fnuz", 17},
-    {"float8_e8m0fnu", 18},
-    {"uint16", 19},
-    {"uint32", 20},
-    {"uint64", 21},
-};
-
 constexpr OptionChoice kWhenBusyChoices[] = {
     {"wait", 0},
     {"refuse", 1},
@@ -311,6 +323,19 @@ constexpr OptionField kActivationCheckpointingOptions[] = {
     {"reserved", "", OptionKind::kReserved, 4, 28, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
     {"class_names", "Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default: none", OptionKind::kText, 8, 32, 99, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"modules", "Regular expression of the whole names of modules that are checkpointed as well. Default: none", OptionKind::kText, 8, 40, 79, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+};
+
+constexpr OptionField kQuantizationOptions[] = {
+    {"kind", "How the weights of linear layers are stored. Default: INT8 for accel_module_quantize(); accel_module_from_folder() quantizes only when it is set", OptionKind::kChoice, 4, 8, 44, kNone, nullptr, nullptr, "INT8 for accel_module_quantize(); accel_module_from_folder() quantizes only when it is set", kQuantizationKindChoices, std::size(kQuantizationKindChoices), false},
+    {"has_offsets", "1: groups of INT4 and INT8_GROUPED have offsets beside their scales. Default 0", OptionKind::kFlag, 4, 12, 68, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"group", "The numbers that share a scale, a power of 2, of NF4, FP4, INT4, INT8_GROUPED and FLOAT8; 0: 64, and of FLOAT8 the whole row. In [0, 4096]. Default 0", OptionKind::kInteger, 8, 16, 125, {0, 4096, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"outlier_threshold", "The magnitude of an input from which its column is multiplied as it is, of LLM_INT8; 0: all are rounded. In [0, inf). Default 6", OptionKind::kNumber, 8, 24, 104, {0, kInfinity, false, true}, nullptr, "6", nullptr, nullptr, 0, false},
+    {"has_double_quantization", "1: scales of NF4 and FP4 have 8 bits. Default 0", OptionKind::kFlag, 4, 32, 37, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"embeddings", "1: tables of embeddings are quantized as well. Default 0", OptionKind::kFlag, 4, 36, 46, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"compute_dtype", "The dtype of products: FLOAT32, BFLOAT16 or FLOAT16. Default: autocast's, or that of the inputs", OptionKind::kChoice, 4, 40, 52, kNone, nullptr, nullptr, "autocast's, or that of the inputs", kDtypeChoices, std::size(kDtypeChoices), false},
+    {"dtype", "The dtype of floating parameters and buffers that are not quantized. Default: as they are", OptionKind::kChoice, 4, 44, 68, kNone, nullptr, nullptr, "as they are", kDtypeChoices, std::size(kDtypeChoices), false},
+    {"skip_modules", "A list of STRING: modules that are not quantized, by their names, the last parts of them, or parts of paths. Default: modules whose weights are tied, and the last child of the model, its head", OptionKind::kObject, 8, 48, 108, kNone, nullptr, nullptr, "modules whose weights are tied, and the last child of the model, its head", nullptr, 0, false},
+    {"keep_in_fp32_modules", "A list of STRING in the same way: modules that are not quantized, and converted to float32. Default: none", OptionKind::kObject, 8, 56, 91, kNone, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
 constexpr OptionField kGenerateOptions[] = {
@@ -1022,6 +1047,7 @@ const OptionTable torchscript_options{"accel_torchscript_options_t", 24, kTorchs
 const OptionTable package_options{"accel_package_options_t", 32, kPackageOptions, std::size(kPackageOptions)};
 const OptionTable sentence_embedding_options{"accel_sentence_embedding_options_t", 16, kSentenceEmbeddingOptions, std::size(kSentenceEmbeddingOptions)};
 const OptionTable activation_checkpointing_options{"accel_activation_checkpointing_options_t", 48, kActivationCheckpointingOptions, std::size(kActivationCheckpointingOptions)};
+const OptionTable quantization_options{"accel_quantization_options_t", 64, kQuantizationOptions, std::size(kQuantizationOptions)};
 const OptionTable generate_options{"accel_generate_options_t", 160, kGenerateOptions, std::size(kGenerateOptions)};
 const OptionTable generation_batch_options{"accel_generation_batch_options_t", 40, kGenerationBatchOptions, std::size(kGenerationBatchOptions)};
 const OptionTable lora_options{"accel_lora_options_t", 104, kLoraOptions, std::size(kLoraOptions)};
@@ -1100,6 +1126,7 @@ OptionTables all_option_tables() {
       &option_tables::package_options,
       &option_tables::sentence_embedding_options,
       &option_tables::activation_checkpointing_options,
+      &option_tables::quantization_options,
       &option_tables::generate_options,
       &option_tables::generation_batch_options,
       &option_tables::lora_options,

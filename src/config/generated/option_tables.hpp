@@ -12,6 +12,7 @@ extern const OptionTable torchscript_options;
 extern const OptionTable package_options;
 extern const OptionTable sentence_embedding_options;
 extern const OptionTable activation_checkpointing_options;
+extern const OptionTable quantization_options;
 extern const OptionTable generate_options;
 extern const OptionTable generation_batch_options;
 extern const OptionTable lora_options;

@@ -93,6 +93,18 @@ SAME(place_of_accel_activation_checkpointing_options_t_early_stop, offsetof(acce
 SAME(place_of_accel_activation_checkpointing_options_t_reserved, offsetof(accel_activation_checkpointing_options_t, reserved) == 28 && sizeof(((accel_activation_checkpointing_options_t *)0)->reserved) == 4);
 SAME(place_of_accel_activation_checkpointing_options_t_class_names, offsetof(accel_activation_checkpointing_options_t, class_names) == 32 && sizeof(((accel_activation_checkpointing_options_t *)0)->class_names) == 8);
 SAME(place_of_accel_activation_checkpointing_options_t_modules, offsetof(accel_activation_checkpointing_options_t, modules) == 40 && sizeof(((accel_activation_checkpointing_options_t *)0)->modules) == 8);
+SAME(size_of_accel_quantization_options_t, sizeof(accel_quantization_options_t) == 64);
+SAME(place_of_accel_quantization_options_t_struct_size, offsetof(accel_quantization_options_t, struct_size) == 0 && sizeof(((accel_quantization_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_quantization_options_t_kind, offsetof(accel_quantization_options_t, kind) == 8 && sizeof(((accel_quantization_options_t *)0)->kind) == 4);
+SAME(place_of_accel_quantization_options_t_has_offsets, offsetof(accel_quantization_options_t, has_offsets) == 12 && sizeof(((accel_quantization_options_t *)0)->has_offsets) == 4);
+SAME(place_of_accel_quantization_options_t_group, offsetof(accel_quantization_options_t, group) == 16 && sizeof(((accel_quantization_options_t *)0)->group) == 8);
+SAME(place_of_accel_quantization_options_t_outlier_threshold, offsetof(accel_quantization_options_t, outlier_threshold) == 24 && sizeof(((accel_quantization_options_t *)0)->outlier_threshold) == 8);
+SAME(place_of_accel_quantization_options_t_has_double_quantization, offsetof(accel_quantization_options_t, has_double_quantization) == 32 && sizeof(((accel_quantization_options_t *)0)->has_double_quantization) == 4);
+SAME(place_of_accel_quantization_options_t_embeddings, offsetof(accel_quantization_options_t, embeddings) == 36 && sizeof(((accel_quantization_options_t *)0)->embeddings) == 4);
+SAME(place_of_accel_quantization_options_t_compute_dtype, offsetof(accel_quantization_options_t, compute_dtype) == 40 && sizeof(((accel_quantization_options_t *)0)->compute_dtype) == 4);
+SAME(place_of_accel_quantization_options_t_dtype, offsetof(accel_quantization_options_t, dtype) == 44 && sizeof(((accel_quantization_options_t *)0)->dtype) == 4);
+SAME(place_of_accel_quantization_options_t_skip_modules, offsetof(accel_quantization_options_t, skip_modules) == 48 && sizeof(((accel_quantization_options_t *)0)->skip_modules) == 8);
+SAME(place_of_accel_quantization_options_t_keep_in_fp32_modules, offsetof(accel_quantization_options_t, keep_in_fp32_modules) == 56 && sizeof(((accel_quantization_options_t *)0)->keep_in_fp32_modules) == 8);
 SAME(size_of_accel_generate_options_t, sizeof(accel_generate_options_t) == 160);
 SAME(place_of_accel_generate_options_t_struct_size, offsetof(accel_generate_options_t, struct_size) == 0 && sizeof(((accel_generate_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_generate_options_t_max_new_tokens, offsetof(accel_generate_options_t, max_new_tokens) == 8 && sizeof(((accel_generate_options_t *)0)->max_new_tokens) == 8);
@@ -852,6 +864,15 @@ SAME(value_of_ACCEL_SENTENCE_POOLING_MAX, ACCEL_SENTENCE_POOLING_MAX == 4);
 SAME(value_of_ACCEL_RECOMPUTE_NOTHING, ACCEL_RECOMPUTE_NOTHING == 0);
 SAME(value_of_ACCEL_RECOMPUTE_ALL, ACCEL_RECOMPUTE_ALL == 1);
 SAME(value_of_ACCEL_RECOMPUTE_KEEP_MATMULS, ACCEL_RECOMPUTE_KEEP_MATMULS == 2);
+SAME(value_of_ACCEL_QUANTIZATION_KIND_INT8, ACCEL_QUANTIZATION_KIND_INT8 == 0);
+SAME(value_of_ACCEL_QUANTIZATION_KIND_INT8_DYNAMIC, ACCEL_QUANTIZATION_KIND_INT8_DYNAMIC == 1);
+SAME(value_of_ACCEL_QUANTIZATION_KIND_LLM_INT8, ACCEL_QUANTIZATION_KIND_LLM_INT8 == 2);
+SAME(value_of_ACCEL_QUANTIZATION_KIND_NF4, ACCEL_QUANTIZATION_KIND_NF4 == 3);
+SAME(value_of_ACCEL_QUANTIZATION_KIND_FP4, ACCEL_QUANTIZATION_KIND_FP4 == 4);
+SAME(value_of_ACCEL_QUANTIZATION_KIND_INT4, ACCEL_QUANTIZATION_KIND_INT4 == 5);
+SAME(value_of_ACCEL_QUANTIZATION_KIND_INT8_GROUPED, ACCEL_QUANTIZATION_KIND_INT8_GROUPED == 6);
+SAME(value_of_ACCEL_QUANTIZATION_KIND_FLOAT8_E4M3, ACCEL_QUANTIZATION_KIND_FLOAT8_E4M3 == 7);
+SAME(value_of_ACCEL_QUANTIZATION_KIND_FLOAT8_E5M2, ACCEL_QUANTIZATION_KIND_FLOAT8_E5M2 == 8);
 SAME(value_of_ACCEL_LORA_INIT_ZERO, ACCEL_LORA_INIT_ZERO == 0);
 SAME(value_of_ACCEL_LORA_INIT_GAUSSIAN, ACCEL_LORA_INIT_GAUSSIAN == 1);
 SAME(value_of_ACCEL_LORA_INIT_RANDOM, ACCEL_LORA_INIT_RANDOM == 2);
@@ -1011,6 +1032,15 @@ static void test_accel_activation_checkpointing_options_t(void **state) {
   (void)state;
   memset(&given, 0x5a, sizeof(given));
   assert_int_equal(accel_options_init(ACCEL_OPTIONS_ACTIVATION_CHECKPOINTING, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_quantization_options_t(void **state) {
+  static const accel_quantization_options_t expected = ACCEL_QUANTIZATION_OPTIONS_INIT;
+  accel_quantization_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_QUANTIZATION, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1617,6 +1647,7 @@ int main(void) {
       cmocka_unit_test(test_accel_package_options_t),
       cmocka_unit_test(test_accel_sentence_embedding_options_t),
       cmocka_unit_test(test_accel_activation_checkpointing_options_t),
+      cmocka_unit_test(test_accel_quantization_options_t),
       cmocka_unit_test(test_accel_generate_options_t),
       cmocka_unit_test(test_accel_generation_batch_options_t),
       cmocka_unit_test(test_accel_lora_options_t),

@@ -9,6 +9,7 @@ const CHOICES = (
     cpu_memory = (auto = 0, default = 1, cached = 2,),
     sentence_pooling = (mean = 1, first = 2, last = 3, max = 4,),
     recompute = (nothing = 0, all = 1, keep_matmuls = 2,),
+    quantization_kind = (int8 = 0, int8_dynamic = 1, llm_int8 = 2, nf4 = 3, fp4 = 4, int4 = 5, int8_grouped = 6, float8_e4m3 = 7, float8_e5m2 = 8,),
     lora_init = (zero = 0, gaussian = 1, random = 2,),
     lora_bias = (none = 0, all = 1, lora_only = 2,),
     muon_adjust = (original = 0, match_rms_adamw = 1,),
@@ -47,6 +48,7 @@ choices(::Type) = NamedTuple()
 choices(::Type{LibAccel.accel_state_options_t}) = (mixed_precision = CHOICES.precision, scheduler_steps = CHOICES.scheduler_steps, cpu_kernels = CHOICES.cpu_kernels, cpu_memory = CHOICES.cpu_memory,)
 choices(::Type{LibAccel.accel_sentence_embedding_options_t}) = (pooling = CHOICES.sentence_pooling,)
 choices(::Type{LibAccel.accel_activation_checkpointing_options_t}) = (recompute = CHOICES.recompute,)
+choices(::Type{LibAccel.accel_quantization_options_t}) = (kind = CHOICES.quantization_kind,)
 choices(::Type{LibAccel.accel_lora_options_t}) = (init = CHOICES.lora_init, bias = CHOICES.lora_bias,)
 choices(::Type{LibAccel.accel_muon_options_t}) = (adjust_lr_fn = CHOICES.muon_adjust,)
 choices(::Type{LibAccel.accel_one_cycle_options_t}) = (anneal_strategy = CHOICES.anneal_strategy,)
@@ -1006,16 +1008,26 @@ from_config(config::AbstractString) =
     made(Model, out -> LibAccel.accel_module_from_config(string(config), out))
 
 """
-    from_folder(folder)
+    from_folder(folder; options...)
 
 The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's weights:
 on the CPU, in the dtype of the files, which are mapped. accel_module_to() moves it and changes the dtype; a model that
-is trained with mixed precision should be in float32.
+is trained with mixed precision should be in float32. Weights that the files have as codes stay codes.
 
-- `folder`: A folder with config.json, and safetensors or files of torch, one or several with their index.
+- `folder`: A folder with config.json, and safetensors or files of torch, one or several with their index; or a GGUF file.
+- `kind`: How the weights of linear layers are stored. Default: INT8 for accel_module_quantize(); accel_module_from_folder() quantizes only when it is set
+- `has_offsets`: 1: groups of INT4 and INT8_GROUPED have offsets beside their scales. Default 0
+- `group`: The numbers that share a scale, a power of 2, of NF4, FP4, INT4, INT8_GROUPED and FLOAT8; 0: 64, and of FLOAT8 the whole row. In [0, 4096]. Default 0
+- `outlier_threshold`: The magnitude of an input from which its column is multiplied as it is, of LLM_INT8; 0: all are rounded. In [0, inf). Default 6
+- `has_double_quantization`: 1: scales of NF4 and FP4 have 8 bits. Default 0
+- `embeddings`: 1: tables of embeddings are quantized as well. Default 0
+- `compute_dtype`: The dtype of products: FLOAT32, BFLOAT16 or FLOAT16. Default: autocast's, or that of the inputs
+- `dtype`: The dtype of floating parameters and buffers that are not quantized. Default: as they are
+- `skip_modules`: A list of STRING: modules that are not quantized, by their names, the last parts of them, or parts of paths. Default: modules whose weights are tied, and the last child of the model, its head
+- `keep_in_fp32_modules`: A list of STRING in the same way: modules that are not quantized, and converted to float32. Default: none
 """
-from_folder(folder::AbstractString) =
-    made(Model, out -> LibAccel.accel_module_from_folder(string(folder), out))
+from_folder(folder::AbstractString; options...) =
+    made(Model, out -> with_options(given -> LibAccel.accel_module_from_folder(string(folder), given, out), LibAccel.accel_quantization_options_t; options...))
 
 """
     generate(on_tokens, model, input_ids; attention_mask = nothing, options...)
@@ -1136,6 +1148,29 @@ Gives: A map of INT: \"running\" and \"waiting\" sequences, \"cached_tokens\" wh
 """
 generation_counts(batch::GenerationBatch) =
     result(out -> LibAccel.accel_generation_batch_info(batch, out))::Map
+
+"""
+    quantize!(model; options...)
+
+Quantizes the linear layers of a model in memory, one after the other; each weight is freed before the next one is read.
+The weights are not trained from then on; adapters (accel_module_add_adapter()) are. After an error about numbers that
+are not finite, the layers before are quantized already.
+
+- `kind`: How the weights of linear layers are stored. Default: INT8 for accel_module_quantize(); accel_module_from_folder() quantizes only when it is set
+- `has_offsets`: 1: groups of INT4 and INT8_GROUPED have offsets beside their scales. Default 0
+- `group`: The numbers that share a scale, a power of 2, of NF4, FP4, INT4, INT8_GROUPED and FLOAT8; 0: 64, and of FLOAT8 the whole row. In [0, 4096]. Default 0
+- `outlier_threshold`: The magnitude of an input from which its column is multiplied as it is, of LLM_INT8; 0: all are rounded. In [0, inf). Default 6
+- `has_double_quantization`: 1: scales of NF4 and FP4 have 8 bits. Default 0
+- `embeddings`: 1: tables of embeddings are quantized as well. Default 0
+- `compute_dtype`: The dtype of products: FLOAT32, BFLOAT16 or FLOAT16. Default: autocast's, or that of the inputs
+- `dtype`: The dtype of floating parameters and buffers that are not quantized. Default: as they are
+- `skip_modules`: A list of STRING: modules that are not quantized, by their names, the last parts of them, or parts of paths. Default: modules whose weights are tied, and the last child of the model, its head
+- `keep_in_fp32_modules`: A list of STRING in the same way: modules that are not quantized, and converted to float32. Default: none
+
+Gives: A list of the names of the layers that were quantized.
+"""
+quantize!(model::Model; options...) =
+    result(out -> with_options(given -> LibAccel.accel_module_quantize(model, given, out), LibAccel.accel_quantization_options_t; options...))
 
 """
     add_adapter!(model, name; options...)

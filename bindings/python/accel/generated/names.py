@@ -130,6 +130,7 @@ TORCH_HOMES = {
         "OffloadedWeightsLoader PrefixedDataset save_offload_index"
     ),
     "big_models.quantization_config": "BnbQuantizationConfig",
+    "big_models.quantized_models": "get_keys_to_not_convert load_and_quantize_model",
     "big_models.torch_module_tensors": "check_device_same check_tied_parameters_in_config check_tied_parameters_on_same_device id_tensor_storage",
     "data.batch_sampler_shard": "BatchSamplerShard",
     "data.dispatcher": "DataLoaderDispatcher",
@@ -213,10 +214,7 @@ MODULES = {
 }
 
 MISSING = {
-    "quantization": (
-        "get_keys_to_not_convert get_parameter_device get_quantized_model_device_map load_and_quantize_model "
-        "quantize_and_offload_8bit replace_with_bnb_layers"
-    ),
+    "quantization": "get_parameter_device get_quantized_model_device_map quantize_and_offload_8bit replace_with_bnb_layers",
     "training on TPUs": "MpDeviceLoaderWrapper install_xla prepare_tpu",
     "training with SageMaker": "prepare_sagemager_args_inputs",
 }

@@ -10,6 +10,7 @@ from ..generated.layers import *  # noqa: F403
 from ..state.options import fill
 from ..tensors import ops
 from .module import Layer, Module
+from .quantization import quantization_options
 
 BatchNorm1d = BatchNorm2d = BatchNorm3d = layers.BatchNorm
 
@@ -117,9 +118,11 @@ def from_config(config):
     return _made_by(from_config, capi.accel_module_from_config(text), text)
 
 
-def from_folder(folder):
-    """The model of a folder of Hugging Face with its weights, on the CPU and in the dtype of its files: for training call `float()`, or `to(accel.float32)`."""
-    return _made_by(from_folder, capi.accel_module_from_folder(os.fspath(folder)), folder)
+def from_folder(folder, quantization=None):
+    """The model of a folder of Hugging Face with its weights, on the CPU and in the dtype of its files: for training call `float()`, or `to(accel.float32)`.
+    `quantization` quantizes weights as they are read, one at a time: "nf4", or fields of accel_quantization_options_t as `{"kind": "nf4", "group": 64}`."""
+    made = capi.accel_module_from_folder(os.fspath(folder), quantization_options(quantization))
+    return _made_by(from_folder, made, folder, quantization=quantization)
 
 
 def sentence_embedding(encoder, *, pooling="mean", normalize=True):

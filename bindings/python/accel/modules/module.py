@@ -9,10 +9,12 @@ from ..engine import calls
 from ..engine.values import to_engine
 from ..generated import methods
 from ..state.job import current
+from ..state.options import fill
 from ..tensors import dtypes, ops
 from ..tensors.device import Device, names_device
 from . import copies
 from .generation_batch import generate_options
+from .quantization import quantization_options
 
 
 _LORA_LISTS = ("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern", "modules_to_save")
@@ -235,6 +237,11 @@ class Module(methods.Module):
 
     def eval(self):
         return self.train(False)
+
+    def quantize(self, kind="int8", **options):
+        """Exchanges the weights of linear layers for codes of 4 or 8 bits, one after the other, and returns the names of the layers; adapters can be trained
+        on them. Options are the fields of accel_quantization_options_t: `model.quantize("nf4", has_double_quantization=True, skip_modules=["lm_head"])`."""
+        return capi.accel_module_quantize(self.handle, quantization_options({"kind": kind, **options}))
 
     def add_adapter(self, name, **options):
         """Adds an adapter, LoRA or DoRA, to linear layers, and makes it the only active one; nothing else is trained from then on. Options are the

@@ -36,6 +36,9 @@ pub type accel_sentence_pooling_t = i32;
 /// The activations that backward computes again. The numbers are pinned.
 pub type accel_recompute_t = i32;
 
+/// How the numbers of a weight are stored. The numbers are pinned.
+pub type accel_quantization_kind_t = i32;
+
 /// The first values of an adapter. The numbers are pinned.
 pub type accel_lora_init_t = i32;
 
@@ -461,6 +464,33 @@ pub const ACCEL_RECOMPUTE_ALL: accel_recompute_t = 1;
 
 /// the same without matmuls, convolutions and attention on the CPU, whose results are kept
 pub const ACCEL_RECOMPUTE_KEEP_MATMULS: accel_recompute_t = 2;
+
+/// int8 with a scale for each row
+pub const ACCEL_QUANTIZATION_KIND_INT8: accel_quantization_kind_t = 0;
+
+/// the same, and inputs are rounded to int8 as well: products of integers
+pub const ACCEL_QUANTIZATION_KIND_INT8_DYNAMIC: accel_quantization_kind_t = 1;
+
+/// the same without the columns of inputs that have outliers (Dettmers et al., "LLM.int8()", 2022)
+pub const ACCEL_QUANTIZATION_KIND_LLM_INT8: accel_quantization_kind_t = 2;
+
+/// 4-bit codes for normal distributions (Dettmers et al., "QLoRA", 2023)
+pub const ACCEL_QUANTIZATION_KIND_NF4: accel_quantization_kind_t = 3;
+
+/// 4-bit floating point, as bitsandbytes has it
+pub const ACCEL_QUANTIZATION_KIND_FP4: accel_quantization_kind_t = 4;
+
+/// 4-bit integers with a scale for each group of columns
+pub const ACCEL_QUANTIZATION_KIND_INT4: accel_quantization_kind_t = 5;
+
+/// int8 with a scale for each group of columns
+pub const ACCEL_QUANTIZATION_KIND_INT8_GROUPED: accel_quantization_kind_t = 6;
+
+/// 8-bit floating point with 3 bits of mantissa
+pub const ACCEL_QUANTIZATION_KIND_FLOAT8_E4M3: accel_quantization_kind_t = 7;
+
+/// 8-bit floating point with 2 bits of mantissa
+pub const ACCEL_QUANTIZATION_KIND_FLOAT8_E5M2: accel_quantization_kind_t = 8;
 
 /// lora_A as a linear layer has it, lora_B 0: the model begins as it was
 pub const ACCEL_LORA_INIT_ZERO: accel_lora_init_t = 0;
@@ -1807,6 +1837,53 @@ pub const ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT: accel_activation_checkpoi
 impl Default for accel_activation_checkpointing_options_t {
     fn default() -> Self {
         ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT
+    }
+}
+
+/// Which weights of a model are quantized, and how. A field that the kind does not have must keep its default.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_quantization_options_t {
+    pub struct_size: usize,
+    /// How the weights of linear layers are stored. Default: INT8 for accel_module_quantize(); accel_module_from_folder() quantizes only when it is set
+    pub kind: accel_quantization_kind_t,
+    /// 1: groups of INT4 and INT8_GROUPED have offsets beside their scales. Default 0
+    pub has_offsets: accel_flag_t,
+    /// The numbers that share a scale, a power of 2, of NF4, FP4, INT4, INT8_GROUPED and FLOAT8; 0: 64, and of FLOAT8 the whole row. In \[0, 4096\]. Default 0
+    pub group: i64,
+    /// The magnitude of an input from which its column is multiplied as it is, of LLM_INT8; 0: all are rounded. In \[0, inf). Default 6
+    pub outlier_threshold: f64,
+    /// 1: scales of NF4 and FP4 have 8 bits. Default 0
+    pub has_double_quantization: accel_flag_t,
+    /// 1: tables of embeddings are quantized as well. Default 0
+    pub embeddings: accel_flag_t,
+    /// The dtype of products: FLOAT32, BFLOAT16 or FLOAT16. Default: autocast's, or that of the inputs
+    pub compute_dtype: accel_dtype_t,
+    /// The dtype of floating parameters and buffers that are not quantized. Default: as they are
+    pub dtype: accel_dtype_t,
+    /// A list of STRING: modules that are not quantized, by their names, the last parts of them, or parts of paths. Default: modules whose weights are tied, and the last child of the model, its head
+    pub skip_modules: *const accel_value_t,
+    /// A list of STRING in the same way: modules that are not quantized, and converted to float32. Default: none
+    pub keep_in_fp32_modules: *const accel_value_t,
+}
+
+/// Every field of [`accel_quantization_options_t`] unset.
+pub const ACCEL_QUANTIZATION_OPTIONS_INIT: accel_quantization_options_t = accel_quantization_options_t {
+    struct_size: core::mem::size_of::<accel_quantization_options_t>(),
+    kind: ACCEL_UNSET,
+    has_offsets: ACCEL_UNSET,
+    group: ACCEL_UNSET_INT64,
+    outlier_threshold: ACCEL_UNSET_DOUBLE,
+    has_double_quantization: ACCEL_UNSET,
+    embeddings: ACCEL_UNSET,
+    compute_dtype: ACCEL_UNSET,
+    dtype: ACCEL_UNSET,
+    skip_modules: core::ptr::null(),
+    keep_in_fp32_modules: core::ptr::null(),
+};
+impl Default for accel_quantization_options_t {
+    fn default() -> Self {
+        ACCEL_QUANTIZATION_OPTIONS_INIT
     }
 }
 
@@ -6955,18 +7032,6 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_module_from_config(config: *const c_char, out: *mut *mut accel_module_t) -> accel_status_t;
 
-    /// The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's weights: on the CPU, in the dtype of the files, which are mapped.
-    ///
-    /// accel_module_to() moves it and changes the dtype; a model that is trained with mixed precision should be in float32.
-    ///
-    /// * `folder`: A folder with config.json, and safetensors or files of torch, one or several with their index.
-    /// * `out`: The module, in training: accel_module_train() changes it.
-    ///
-    /// Returns: As accel_module_from_config(); NOT_FOUND for a file, and for a parameter without weights, which it names; SHAPE_MISMATCH; CORRUPT; IO.
-    ///
-    /// Threads: any, waits. Since 0.1.
-    pub fn accel_module_from_folder(folder: *const c_char, out: *mut *mut accel_module_t) -> accel_status_t;
-
     /// An encoder whose hidden states become one vector for each sequence.
     ///
     /// It takes the encoder's inputs and gives \[batch, hidden size\]; padding does not count.
@@ -7496,6 +7561,32 @@ functions! {
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_module_tie(module: *mut accel_module_t, path: *const c_char, source_path: *const c_char) -> accel_status_t;
+
+    /// The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's weights: on the CPU, in the dtype of the files, which are mapped.
+    ///
+    /// accel_module_to() moves it and changes the dtype; a model that is trained with mixed precision should be in float32. Weights that the files have as codes stay codes.
+    ///
+    /// * `folder`: A folder with config.json, and safetensors or files of torch, one or several with their index; or a GGUF file.
+    /// * `quantization`: NULL is allowed. How weights are quantized as they are read: one at a time is in memory as floating-point numbers. NULL, or without a kind: they are not quantized.
+    /// * `out`: The module, in training: accel_module_train() changes it. That of a GGUF file evaluates.
+    ///
+    /// Returns: As accel_module_from_config(); NOT_FOUND for a file, for a parameter without weights, and for a name of `quantization` that fits no module, which it names; SHAPE_MISMATCH; CORRUPT; IO. INVALID_ARGUMENT for `quantization` also where the files have codes already, or it has fields without a kind.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_module_from_folder(folder: *const c_char, quantization: *const accel_quantization_options_t, out: *mut *mut accel_module_t) -> accel_status_t;
+
+    /// Quantizes the linear layers of a model in memory, one after the other; each weight is freed before the next one is read.
+    ///
+    /// The weights are not trained from then on; adapters (accel_module_add_adapter()) are. After an error about numbers that are not finite, the layers before are quantized already.
+    ///
+    /// * `module`: A model that is not prepared, dispatched or offloaded.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: A list of the names of the layers that were quantized.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT that names the field or the weight; NOT_FOUND for a name of options that fits no module; UNSUPPORTED for a layer that is split over ranks; INVALID_STATE for a model that is prepared, or a weight that is quantized already, or not in memory.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_module_quantize(module: *mut accel_module_t, options: *const accel_quantization_options_t, out: *mut accel_value_t) -> accel_status_t;
 
     /// Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients.
     ///

@@ -156,6 +156,23 @@ fn layout_of_accel_activation_checkpointing_options() {
 }
 
 #[test]
+fn layout_of_accel_quantization_options() {
+    assert_eq!(size_of::<accel_quantization_options_t>(), 64);
+    assert_eq!(align_of::<accel_quantization_options_t>(), 8);
+    assert_eq!(offset_of!(accel_quantization_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_quantization_options_t, kind), 8);
+    assert_eq!(offset_of!(accel_quantization_options_t, has_offsets), 12);
+    assert_eq!(offset_of!(accel_quantization_options_t, group), 16);
+    assert_eq!(offset_of!(accel_quantization_options_t, outlier_threshold), 24);
+    assert_eq!(offset_of!(accel_quantization_options_t, has_double_quantization), 32);
+    assert_eq!(offset_of!(accel_quantization_options_t, embeddings), 36);
+    assert_eq!(offset_of!(accel_quantization_options_t, compute_dtype), 40);
+    assert_eq!(offset_of!(accel_quantization_options_t, dtype), 44);
+    assert_eq!(offset_of!(accel_quantization_options_t, skip_modules), 48);
+    assert_eq!(offset_of!(accel_quantization_options_t, keep_in_fp32_modules), 56);
+}
+
+#[test]
 fn layout_of_accel_generate_options() {
     assert_eq!(size_of::<accel_generate_options_t>(), 160);
     assert_eq!(align_of::<accel_generate_options_t>(), 8);

@@ -2,7 +2,7 @@
 use crate::builders::GenerateOptions;
 use crate::call::made;
 use crate::callback::CallbackResult;
-use crate::error::{check, Result};
+use crate::error::Result;
 use crate::handle::handle;
 use crate::memory;
 use crate::module::{closures, Model};

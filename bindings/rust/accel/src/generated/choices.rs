@@ -137,6 +137,30 @@ constants! {
 }
 
 constants! {
+    /// How the numbers of a weight are stored. The numbers are pinned.
+    QuantizationKind {
+        /// Int8 with a scale for each row.
+        Int8 = ACCEL_QUANTIZATION_KIND_INT8,
+        /// The same, and inputs are rounded to int8 as well: products of integers.
+        Int8Dynamic = ACCEL_QUANTIZATION_KIND_INT8_DYNAMIC,
+        /// The same without the columns of inputs that have outliers (Dettmers et al., "LLM.int8()", 2022).
+        LlmInt8 = ACCEL_QUANTIZATION_KIND_LLM_INT8,
+        /// 4-bit codes for normal distributions (Dettmers et al., "QLoRA", 2023).
+        Nf4 = ACCEL_QUANTIZATION_KIND_NF4,
+        /// 4-bit floating point, as bitsandbytes has it.
+        Fp4 = ACCEL_QUANTIZATION_KIND_FP4,
+        /// 4-bit integers with a scale for each group of columns.
+        Int4 = ACCEL_QUANTIZATION_KIND_INT4,
+        /// Int8 with a scale for each group of columns.
+        Int8Grouped = ACCEL_QUANTIZATION_KIND_INT8_GROUPED,
+        /// 8-bit floating point with 3 bits of mantissa.
+        Float8E4M3 = ACCEL_QUANTIZATION_KIND_FLOAT8_E4M3,
+        /// 8-bit floating point with 2 bits of mantissa.
+        Float8E5M2 = ACCEL_QUANTIZATION_KIND_FLOAT8_E5M2,
+    }
+}
+
+constants! {
     /// The first values of an adapter. The numbers are pinned.
     LoraInit {
         /// Lora_A as a linear layer has it, lora_B 0: the model begins as it was.

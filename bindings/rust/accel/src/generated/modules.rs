@@ -89,22 +89,6 @@ impl Model {
         made(|out| unsafe { sys::accel_module_from_config(config.as_ptr(), out) })
     }
 
-    /// The model of a folder of Hugging Face, as [`Model::from_config`](crate::Model::from_config) makes it of config.json, with the
-    /// folder's weights: on the CPU, in the dtype of the files, which are mapped. [`accel_module_to`](accel_sys::accel_module_to) moves it and
-    /// changes the dtype; a model that is trained with mixed precision should be in float32.
-    ///
-    /// * `folder`: A folder with config.json, and safetensors or files of torch, one or several with their index.
-    ///
-    /// Gives: The module, in training: [`Model::train`](crate::Model::train) changes it.
-    ///
-    /// # Errors
-    /// ShapeMismatch, NotFound, Io, Corrupt.
-    #[inline]
-    pub fn from_folder(folder: impl AsRef<Path>) -> Result<Model> {
-        let folder = c_path(folder.as_ref())?;
-        made(|out| unsafe { sys::accel_module_from_folder(folder.as_ptr(), out) })
-    }
-
     /// An encoder whose hidden states become one vector for each sequence. It takes the encoder's inputs and gives
     /// \[batch, hidden size\]; padding does not count.
     ///
@@ -410,6 +394,45 @@ impl Model {
         let source_path = c_string(source_path)?;
         memory::writes(self)?;
         check(unsafe { sys::accel_module_tie(self.as_raw(), path.as_ptr(), source_path.as_ptr()) }).map(drop)
+    }
+
+    /// The model of a folder of Hugging Face, as [`Model::from_config`](crate::Model::from_config) makes it of config.json, with the
+    /// folder's weights: on the CPU, in the dtype of the files, which are mapped. [`accel_module_to`](accel_sys::accel_module_to) moves it and
+    /// changes the dtype; a model that is trained with mixed precision should be in float32. Weights that the files
+    /// have as codes stay codes.
+    ///
+    /// * `folder`: A folder with config.json, and safetensors or files of torch, one or several with their index;
+    ///   or a GGUF file.
+    /// * `quantization`: How weights are quantized as they are read: one at a time is in memory as floating-point
+    ///   numbers. `None`, or without a kind: they are not quantized.
+    ///
+    /// Gives: The module, in training: [`Model::train`](crate::Model::train) changes it. That of a GGUF file evaluates.
+    ///
+    /// # Errors
+    /// InvalidArgument, ShapeMismatch, NotFound, Io, Corrupt.
+    #[inline]
+    pub fn from_folder(folder: impl AsRef<Path>, quantization: impl Into<Option<QuantizationOptions>>) -> Result<Model> {
+        let folder = c_path(folder.as_ref())?;
+        let quantization = quantization.into();
+        let quantization = optional(&quantization)?;
+        made(|out| unsafe { sys::accel_module_from_folder(folder.as_ptr(), quantization, out) })
+    }
+
+    /// Quantizes the linear layers of a model in memory, one after the other; each weight is freed before the next
+    /// one is read. The weights are not trained from then on; adapters ([`Model::add_adapter`](crate::Model::add_adapter)) are. After an
+    /// error about numbers that are not finite, the layers before are quantized already.
+    ///
+    /// * `options`: `None`: defaults.
+    ///
+    /// Gives: A list of the names of the layers that were quantized.
+    ///
+    /// # Errors
+    /// InvalidArgument, NotFound, InvalidState, Unsupported.
+    #[inline]
+    pub fn quantize(&self, options: impl Into<Option<QuantizationOptions>>) -> Result<Value> {
+        let options = options.into();
+        let options = optional(&options)?;
+        made(|out| unsafe { sys::accel_module_quantize(self.as_raw(), options, out) })
     }
 
     /// Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its

@@ -138,6 +138,88 @@ impl ActivationCheckpointingOptions {
 }
 
 crate::configuration::builder! {
+    /// Which weights of a model are quantized, and how. A field that the kind does not have must keep its default.
+    #[derive(Clone)]
+    QuantizationOptions(accel_quantization_options_t = ACCEL_QUANTIZATION_OPTIONS_INIT), Kept,
+    kind: QuantizationKind = kind,
+    has_offsets: bool = has_offsets,
+    group: i64 = group,
+    outlier_threshold: f64 = outlier_threshold,
+    has_double_quantization: bool = has_double_quantization,
+    embeddings: bool = embeddings,
+    compute_dtype: DType = compute_dtype,
+    dtype: DType = dtype,
+    skip_modules: Value = skip_modules,
+    keep_in_fp32_modules: Value = keep_in_fp32_modules,
+}
+
+impl QuantizationOptions {
+    /// How the weights of linear layers are stored. Default: INT8 for [`accel_module_quantize`](accel_sys::accel_module_quantize);
+    /// [`accel_module_from_folder`](accel_sys::accel_module_from_folder) quantizes only when it is set.
+    pub fn kind(mut self, kind: QuantizationKind) -> Self {
+        self.0.kind = kind.into();
+        self
+    }
+
+    /// Groups of INT4 and INT8_GROUPED have offsets beside their scales. Default false.
+    pub fn has_offsets(mut self, has_offsets: bool) -> Self {
+        self.0.has_offsets = has_offsets.into();
+        self
+    }
+
+    /// The numbers that share a scale, a power of 2, of NF4, FP4, INT4, INT8_GROUPED and FLOAT8; 0: 64, and of
+    /// FLOAT8 the whole row. In \[0, 4096\]. Default 0.
+    pub fn group(mut self, group: i64) -> Self {
+        self.0.group = group;
+        self
+    }
+
+    /// The magnitude of an input from which its column is multiplied as it is, of LLM_INT8; 0: all are rounded. In
+    /// \[0, inf). Default 6.
+    pub fn outlier_threshold(mut self, outlier_threshold: f64) -> Self {
+        self.0.outlier_threshold = outlier_threshold;
+        self
+    }
+
+    /// Scales of NF4 and FP4 have 8 bits. Default false.
+    pub fn has_double_quantization(mut self, has_double_quantization: bool) -> Self {
+        self.0.has_double_quantization = has_double_quantization.into();
+        self
+    }
+
+    /// Tables of embeddings are quantized as well. Default false.
+    pub fn embeddings(mut self, embeddings: bool) -> Self {
+        self.0.embeddings = embeddings.into();
+        self
+    }
+
+    /// The dtype of products: FLOAT32, BFLOAT16 or FLOAT16. Default: autocast's, or that of the inputs.
+    pub fn compute_dtype(mut self, compute_dtype: DType) -> Self {
+        self.0.compute_dtype = compute_dtype.to_raw();
+        self
+    }
+
+    /// The dtype of floating parameters and buffers that are not quantized. Default: as they are.
+    pub fn dtype(mut self, dtype: DType) -> Self {
+        self.0.dtype = dtype.to_raw();
+        self
+    }
+
+    /// A list of STRING: modules that are not quantized, by their names, the last parts of them, or parts of paths.
+    /// Default: modules whose weights are tied, and the last child of the model, its head.
+    pub fn skip_modules(mut self, skip_modules: impl Into<Value>) -> Self {
+        self.0.skip_modules = self.1.keep(skip_modules.into(), Value::as_raw);
+        self
+    }
+
+    /// A list of STRING in the same way: modules that are not quantized, and converted to float32. Default: none.
+    pub fn keep_in_fp32_modules(mut self, keep_in_fp32_modules: impl Into<Value>) -> Self {
+        self.0.keep_in_fp32_modules = self.1.keep(keep_in_fp32_modules.into(), Value::as_raw);
+        self
+    }
+}
+
+crate::configuration::builder! {
     /// How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where
     /// tokens are drawn, by temperature, top_k, top_p and min_p, in this order. `draft_model`:
     /// `Model::generate_by_draft()`.
