@@ -85,6 +85,16 @@ SCENES = {
         "arrows": ["config -> model", "row -> model", "parts -> model", "weights -> model"],
         "gap": 70,
     },
+    "quantization": {
+        "rows": [["weight: Weight|floating point", "group: Groups|of columns", "codes: *Codes|4 or 8 bits"], ["input: Inputs", "product: *Product|reads codes", "scales: Scales|float32"]],
+        "arrows": ["weight -> group", "group -> codes: nearest", "group -> scales: largest", "codes -> product", "scales -> product", "input -> product"],
+        "gap": 90,
+    },
+    "adapters": {
+        "rows": [["input: Inputs", "weight: Frozen weight|float or codes", "sum: *Sum|of both products"], ["a: *lora_A|rank x inputs", "b: *lora_B|outputs x rank", "file: PEFT's folder"]],
+        "arrows": ["input -> weight", "weight -> sum", "input -> a", "a -> b", "b -> sum: scaled", "b -> file: saved"],
+        "gap": 80,
+    },
     "tokenizers": {
         "rows": [["chat: Chat|roles and contents", "template: *Chat template|Jinja", "text: Text"], ["ids: #Token ids|tensors", "model: Model|adds ids", "stream: *Stream|whole characters"]],
         "arrows": ["chat -> template", "template -> text", "text -> ids: encode", "ids -> model", "model -> stream"],
