@@ -115,7 +115,7 @@ class GgufReader {
       else
         quantized.emplace_back(name->substr(0, name->rfind('.')), nn::grouped_tensors(codes(entry), at::kFloat));
     }
-    nn::install_quantized(*model, std::move(quantized), weights);
+    nn::install_quantized(*model, quantized, weights);
     const nn::LoadReport report = load_checkpoint_in_model(*model, weights, nullptr, {});
     require(report.missing.empty(), Status::kNotFound, "'", file_.path(), "' has no weights for ",
             report.missing.empty() ? "" : report.missing.front(), "; expected those of all parameters");

@@ -42,12 +42,12 @@ uint32_t read_bits(const uint8_t* bytes) {
 
 void split_small(GgufType type, const uint8_t* block, uint8_t* codes, float* scale, float* offset) {
   *scale = read_half(block);
-  if (type == GgufType::kQ8_0) {
+  if (type == GgufType::kQ80) {
     std::memcpy(codes, block + 2, kSmallBlock);
     return;
   }
-  const bool has_offset = type == GgufType::kQ4_1 || type == GgufType::kQ5_1;
-  const bool has_fifth_bits = type == GgufType::kQ5_0 || type == GgufType::kQ5_1;
+  const bool has_offset = type == GgufType::kQ41 || type == GgufType::kQ51;
+  const bool has_fifth_bits = type == GgufType::kQ50 || type == GgufType::kQ51;
   const uint8_t* next = block + 2;
   if (has_offset) {
     *offset = read_half(next);
@@ -117,18 +117,18 @@ bool is_quantized(GgufType type) { return block_of(type).numbers > 1; }
 
 kernels::WeightFormat weight_format(GgufType type) {
   switch (type) {
-    case GgufType::kQ4_0:
+    case GgufType::kQ40:
       return {WeightCode::kInt4, kSmallBlock, false};
-    case GgufType::kQ4_1:
-    case GgufType::kQ4_K:
+    case GgufType::kQ41:
+    case GgufType::kQ4K:
       return {WeightCode::kInt4, kSmallBlock, true};
-    case GgufType::kQ5_0:
-    case GgufType::kQ8_0:
+    case GgufType::kQ50:
+    case GgufType::kQ80:
       return {WeightCode::kInt8, kSmallBlock, false};
-    case GgufType::kQ5_1:
-    case GgufType::kQ5_K:
+    case GgufType::kQ51:
+    case GgufType::kQ5K:
       return {WeightCode::kInt8, kSmallBlock, true};
-    case GgufType::kQ6_K:
+    case GgufType::kQ6K:
       return {WeightCode::kInt8, 16, false};
     case GgufType::kFloat32:
     case GgufType::kFloat16:
@@ -148,11 +148,11 @@ void split_blocks(GgufType type, const uint8_t* blocks, int64_t count, uint8_t* 
     uint8_t* const to = codes + i * codes_of_block;
     float* const scale = scales + i * groups;
     float* const offset = format.has_offsets ? offsets + i * groups : nullptr;
-    if (type == GgufType::kQ4_K)
+    if (type == GgufType::kQ4K)
       split_q4_k(from, to, scale, offset);
-    else if (type == GgufType::kQ5_K)
+    else if (type == GgufType::kQ5K)
       split_q5_k(from, to, scale, offset);
-    else if (type == GgufType::kQ6_K)
+    else if (type == GgufType::kQ6K)
       split_q6_k(from, to, scale);
     else
       split_small(type, from, to, scale, offset);

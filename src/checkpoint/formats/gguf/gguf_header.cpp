@@ -21,10 +21,10 @@ constexpr uint64_t kAlignment = 32;
 constexpr uint64_t kLargestAlignment = 1 << 20;
 
 constexpr GgufBlock kBlocks[] = {
-    {GgufType::kFloat32, "F32", 1, 4},   {GgufType::kFloat16, "F16", 1, 2},   {GgufType::kBFloat16, "BF16", 1, 2},
-    {GgufType::kQ4_0, "Q4_0", 32, 18},   {GgufType::kQ4_1, "Q4_1", 32, 20},   {GgufType::kQ5_0, "Q5_0", 32, 22},
-    {GgufType::kQ5_1, "Q5_1", 32, 24},   {GgufType::kQ8_0, "Q8_0", 32, 34},   {GgufType::kQ4_K, "Q4_K", 256, 144},
-    {GgufType::kQ5_K, "Q5_K", 256, 176}, {GgufType::kQ6_K, "Q6_K", 256, 210},
+    {GgufType::kFloat32, "F32", 1, 4},  {GgufType::kFloat16, "F16", 1, 2},  {GgufType::kBFloat16, "BF16", 1, 2},
+    {GgufType::kQ40, "Q4_0", 32, 18},   {GgufType::kQ41, "Q4_1", 32, 20},   {GgufType::kQ50, "Q5_0", 32, 22},
+    {GgufType::kQ51, "Q5_1", 32, 24},   {GgufType::kQ80, "Q8_0", 32, 34},   {GgufType::kQ4K, "Q4_K", 256, 144},
+    {GgufType::kQ5K, "Q5_K", 256, 176}, {GgufType::kQ6K, "Q6_K", 256, 210},
 };
 
 const GgufBlock* find_block(uint32_t type) {
