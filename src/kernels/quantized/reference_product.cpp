@@ -71,7 +71,7 @@ float decode(const WeightFormat& format, uint8_t code) {
     case WeightCode::kInt8:
       return static_cast<int8_t>(code);
     case WeightCode::kInt4:
-      return static_cast<float>(format.has_offsets ? code : code - kInt4Zero);
+      return static_cast<float>(code) - (format.has_offsets ? 0 : kInt4Zero);
     case WeightCode::kNf4:
       return kNf4Values[code];
     case WeightCode::kFp4:
