@@ -19,7 +19,7 @@ fn main() -> Result<()> {
     embedder.train(false)?;
 
     for sentences in arguments[1..].chunks(BATCH) {
-        let texts = sentences.iter().map(|text| Value::string(text)).collect::<Result<Vec<_>>>()?;
+        let texts = sentences.iter().map(Value::string).collect::<Result<Vec<_>>>()?;
         let batch = tokenizer.encode_batch(&Value::list(texts)?, EncodeOptions::new().max_length(MAX_TOKENS))?;
         let inputs = batch.to_device(state.device(), &[])?;
         let rows = no_grad()?.run(|| embedder.call_kw(&[], Some(&inputs))?.into_tensor())?;
