@@ -334,10 +334,11 @@ BESIDE_OTHERS = """
     for number, block in enumerate(model.base_model.h if hasattr(model.base_model, "h") else model.base_model.layers):
         next(block.children()).register_forward_pre_hook(lambda *_, number=number: calls.update([number]))
     ids, labels = torch.randint(17, (2, 8, 8)), torch.randint(17, (2, 8, 8))
-    plain_optimizer = torch.optim.AdamW(plain.parameters(), lr=0.02)
+    # Roundings of gradients that are nearly 0 would be whole updates.
+    plain_optimizer = torch.optim.AdamW(plain.parameters(), lr=0.02, eps=1e-4)
     rank = accelerator.torch_device_mesh.get_local_rank(axis)
     own = slice(4 * rank, 4 * rank + 4) if axis.startswith("dp") else slice(None)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02, eps=1e-4)
     try:
         model = accelerator.prepare_model(model, pipeline={"micro_batches": 2})
     except NotImplementedError as error:
