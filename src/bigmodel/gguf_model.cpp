@@ -3,13 +3,11 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/index_select.h>
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 

@@ -19,14 +19,8 @@
 namespace accel::bigmodel {
 namespace {
 
+using tests::bytes_of;
 using tests::expect_error;
-
-std::string bytes_of(const Json& hex) {
-  std::string bytes;
-  for (size_t i = 0; i < hex.text()->size(); i += 2)
-    bytes += static_cast<char>(std::stoi(hex.text()->substr(i, 2), nullptr, 16));
-  return bytes;
-}
 
 class GgufModels : public testing::Test {
  protected:

@@ -36,6 +36,14 @@ inline std::vector<int64_t> integers(const Json& list) {
   return std::vector<int64_t>(values.begin(), values.end());
 }
 
+// Reads a text of hexadecimal digits.
+inline std::string bytes_of(const Json& hex) {
+  std::string bytes;
+  for (size_t i = 0; i < hex.text()->size(); i += 2)
+    bytes += static_cast<char>(std::stoi(hex.text()->substr(i, 2), nullptr, 16));
+  return bytes;
+}
+
 inline at::Tensor tensor_of(const Json& list) { return at::tensor(numbers(list), at::kDouble); }
 
 inline at::Tensor pattern_tensor(at::IntArrayRef shape, int64_t salt) {

@@ -1,6 +1,7 @@
 // Quantized models: tensors and products of bitsandbytes, every kind in memory and from files, and what is refused.
 #include "nn/quantized/quantized_model.hpp"
 
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -57,21 +58,18 @@ at::Tensor pattern(int64_t rows, int64_t columns, int64_t seed) {
   return (numbers.to(at::kDouble) / 8192).to(at::kFloat).reshape({rows, columns});
 }
 
-at::Tensor tensor_in(const Json& entry) {
-  const std::vector<int64_t> shape = tests::integers(*json_member(entry, "shape"));
-  if (const Json* const values = json_member(entry, "values"))
-    return tests::tensor_of(*values).to(at::kFloat).reshape(shape);
-  const std::string hex = json_text(entry, "bytes", "");
-  const at::Tensor bytes = at::empty({static_cast<int64_t>(hex.size() / 2)}, at::kByte);
-  for (size_t i = 0; i < hex.size() / 2; i++)
-    bytes.mutable_data_ptr<uint8_t>()[i] = static_cast<uint8_t>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
-  return (json_text(entry, "dtype", "") == "int8" ? bytes.view(at::kChar) : bytes).reshape(shape);
-}
-
 at::Tensor bytes_of(const std::string& text) {
   const at::Tensor bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
   std::copy(text.begin(), text.end(), bytes.mutable_data_ptr<uint8_t>());
   return bytes;
+}
+
+at::Tensor tensor_in(const Json& entry) {
+  const std::vector<int64_t> shape = tests::integers(*json_member(entry, "shape"));
+  if (const Json* const values = json_member(entry, "values"))
+    return tests::tensor_of(*values).to(at::kFloat).reshape(shape);
+  const at::Tensor bytes = bytes_of(tests::bytes_of(*json_member(entry, "bytes")));
+  return (json_text(entry, "dtype", "") == "int8" ? bytes.view(at::kChar) : bytes).reshape(shape);
 }
 
 std::string text_of(const at::Tensor& bytes) {
@@ -151,7 +149,13 @@ void for_each_case(const Check& check) {
   }
 }
 
-TEST(QuantizedModels, HaveTheTensorsOfBitsandbytes) {
+class QuantizedModels : public testing::Test {
+ protected:
+  // LibTorch's own seed is another one in each process.
+  void SetUp() override { at::manual_seed(1); }
+};
+
+TEST_F(QuantizedModels, HaveTheTensorsOfBitsandbytes) {
   for_each_case([](const Json& recorded) {
     const ModulePtr model = one_layer(recorded_weight(recorded), pattern(1, json_integer(recorded, "rows", 0), 2)[0]);
     EXPECT_EQ(quantize_model(*model, options_of(recorded)), std::vector<std::string>{"layer"});
@@ -193,7 +197,7 @@ TEST(QuantizedModels, HaveTheTensorsOfBitsandbytes) {
   });
 }
 
-TEST(QuantizedModels, GiveTheOutputsOfBitsandbytes) {
+TEST_F(QuantizedModels, GiveTheOutputsOfBitsandbytes) {
   const at::NoGradGuard no_grad;
   for_each_case([](const Json& recorded) {
     const int64_t rows = json_integer(recorded, "rows", 0), columns = json_integer(recorded, "columns", 0);
@@ -250,7 +254,7 @@ QuantizationOptions options_of(const KindCase& each) {
   return options;
 }
 
-TEST(QuantizedModels, EachKindIsNearTheNumbersAndSmall) {
+TEST_F(QuantizedModels, EachKindIsNearTheNumbersAndSmall) {
   for (const KindCase& each : kKinds) {
     SCOPED_TRACE(each.kind);
     const at::Tensor weight = at::randn({128, 256}) * 0.1, bias = at::randn({128});
@@ -279,7 +283,7 @@ TEST(QuantizedModels, EachKindIsNearTheNumbersAndSmall) {
   }
 }
 
-TEST(QuantizedModels, AreDecodedWithoutKernelsAlike) {
+TEST_F(QuantizedModels, AreDecodedWithoutKernelsAlike) {
   for (const KindCase& each : kKinds)
     for (const int64_t columns : {128, 50, 33}) {
       SCOPED_TRACE(text(each.kind, ", ", columns, " columns"));
@@ -296,7 +300,7 @@ TEST(QuantizedModels, AreDecodedWithoutKernelsAlike) {
     }
 }
 
-TEST(QuantizedModels, KeepTheirScalesWhenTheModelIsConverted) {
+TEST_F(QuantizedModels, KeepTheirScalesWhenTheModelIsConverted) {
   const at::Tensor weight = at::randn({64, 128}) * 0.1;
   for (const KindCase& each : kKinds) {
     SCOPED_TRACE(each.kind);
@@ -313,7 +317,7 @@ TEST(QuantizedModels, KeepTheirScalesWhenTheModelIsConverted) {
   }
 }
 
-TEST(QuantizedModels, LoadStateDictsOfTheirOwn) {
+TEST_F(QuantizedModels, LoadStateDictsOfTheirOwn) {
   for (const KindCase& each : kKinds) {
     SCOPED_TRACE(each.kind);
     const at::NoGradGuard no_grad;
@@ -330,7 +334,7 @@ TEST(QuantizedModels, LoadStateDictsOfTheirOwn) {
   }
 }
 
-TEST(QuantizedModels, TransposedLayersAndTables) {
+TEST_F(QuantizedModels, TransposedLayersAndTables) {
   const at::NoGradGuard no_grad;
   for (const KindCase& each : kKinds) {
     SCOPED_TRACE(each.kind);
@@ -355,7 +359,7 @@ TEST(QuantizedModels, TransposedLayersAndTables) {
   }
 }
 
-TEST(QuantizedModels, KeepTheHeadAndNamedModules) {
+TEST_F(QuantizedModels, KeepTheHeadAndNamedModules) {
   const ModulePtr model = module_from_config(kLlama);
   EXPECT_EQ(keys_not_to_convert(*model), std::vector<std::string>{"lm_head"});
   QuantizationOptions options;
@@ -379,7 +383,7 @@ TEST(QuantizedModels, KeepTheHeadAndNamedModules) {
   expect_error(Status::kInvalidArgument, "is tied to", [&] { quantize_model(*with_ties, options_of("int8")); });
 }
 
-TEST(QuantizedModels, AdaptersAreTrainedOnTop) {
+TEST_F(QuantizedModels, AdaptersAreTrainedOnTop) {
   for (const bool is_dora : {false, true}) {
     const ModulePtr model = module_from_config(kLlama);
     QuantizationOptions options;
@@ -404,7 +408,7 @@ TEST(QuantizedModels, AdaptersAreTrainedOnTop) {
   }
 }
 
-TEST(QuantizedModels, QuantizeTheTensorsOfFilesOneByOne) {
+TEST_F(QuantizedModels, QuantizeTheTensorsOfFilesOneByOne) {
   const at::NoGradGuard no_grad;
   for (const KindCase& each : kKinds) {
     SCOPED_TRACE(each.kind);
@@ -426,7 +430,7 @@ TEST(QuantizedModels, QuantizeTheTensorsOfFilesOneByOne) {
   }
 }
 
-TEST(QuantizedModels, AreLoadedFromFoldersAndSaved) {
+TEST_F(QuantizedModels, AreLoadedFromFoldersAndSaved) {
   const at::NoGradGuard no_grad;
   for (const KindCase& each : kKinds) {
     SCOPED_TRACE(each.kind);
@@ -463,7 +467,7 @@ TEST(QuantizedModels, AreLoadedFromFoldersAndSaved) {
   }
 }
 
-TEST(QuantizedModels, ReadTheConfigurationOfBitsandbytes) {
+TEST_F(QuantizedModels, ReadTheConfigurationOfBitsandbytes) {
   const auto read = [](const std::string& quantization) {
     return read_quantization_config(parse_json("{\"quantization_config\":" + quantization + "}", "config.json"));
   };
@@ -495,7 +499,7 @@ TEST(QuantizedModels, ReadTheConfigurationOfBitsandbytes) {
                [&] { read(R"({"load_in_8bit":true,"llm_int8_has_fp16_weight":true})"); });
 }
 
-TEST(QuantizedModels, RefuseWhatTheyCannotDo) {
+TEST_F(QuantizedModels, RefuseWhatTheyCannotDo) {
   const auto quantize = [](const QuantizationOptions& options, const at::Tensor& weight) {
     return quantize_model(*one_layer(weight, at::Tensor()), options);
   };
@@ -533,7 +537,7 @@ TEST(QuantizedModels, RefuseWhatTheyCannotDo) {
   expect_error(Status::kInvalidState, "has no memory", [&] { quantize_model(*meta, options_of("int8")); });
 }
 
-TEST(QuantizedModels, RefuseBrokenFiles) {
+TEST_F(QuantizedModels, RefuseBrokenFiles) {
   const ModulePtr source = one_layer(at::randn({8, 64}), at::Tensor());
   QuantizationOptions options = options_of("nf4");
   options.has_double_quantization = true;
