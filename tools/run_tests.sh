@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs tests of a folder that is built; the last line is `N passed, N failed`. With neither --all nor names those of every run, which leave out
-# the suite `thorough`; a suite or a test that is named runs wherever it belongs. Names and other options go to `meson test`.
-#   tools/run_tests.sh FOLDER [--all] [--suite NAME ...] [TEST ...]
+# Runs tests of a folder that is built; the last line is `N passed, N failed`. With neither --all, --ci nor names those of every run, which leave
+# out the suites `toolchains` and `thorough`; --ci leaves out the second; a suite or a test that is named runs wherever it belongs. Names and other options go to `meson test`.
+#   tools/run_tests.sh FOLDER [--all | --ci] [--suite NAME ...] [TEST ...]
 set -eu
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] && [ -f "$1/build.ninja" ] ||
@@ -10,7 +10,10 @@ folder=$1
 shift
 setup=default
 [ $# = 0 ] || setup=all
-[ "${1:-}" != --all ] || shift
+case ${1:-} in
+  --all) shift ;;
+  --ci) shift && setup=ci ;;
+esac
 results=$folder/meson-logs/testlog-libaccel_$setup.json # which Meson names after the setup
 rm -f "$results"
 PATH=$PWD/build/deps/bin:$PATH

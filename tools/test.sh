@@ -1,8 +1,8 @@
 #!/bin/sh
 # Set-up, build and tests; the last line is `N passed, N failed`.
-#   tools/test.sh [--all] [-C FOLDER] [-Doption=value ...]
-# Without --all the tests that prove each promise once; with it, as CI does, those too that repeat a proof on more combinations (docs/testing.md
-# has both lists). The folder is build/release; another one, say `-C build/develop`, also proves that every source compiles by itself.
+#   tools/test.sh [--all | --ci] [-C FOLDER] [-Doption=value ...]
+# Without --all the tests that prove each promise once; with it those too that repeat a proof on more combinations, of which --ci takes the suite
+# `toolchains` (docs/testing.md has the lists). The folder is build/release; another one, say `-C build/develop`, also proves that every source compiles by itself.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -14,14 +14,14 @@ stop() {
 }
 
 folder=build/release
-all=
+extent=
 left=$#
 while [ "$left" -gt 0 ]; do
   argument=$1
   shift
   left=$((left - 1))
   case $argument in
-    --all) all=--all ;;
+    --all | --ci) extent=$argument ;;
     -C)
       [ "$left" -gt 0 ] || stop 2 "-C: expected a folder after it"
       folder=$1
@@ -29,10 +29,10 @@ while [ "$left" -gt 0 ]; do
       left=$((left - 1))
       ;;
     -D*=*) set -- "$@" "$argument" ;;
-    *) stop 2 "$argument: expected --all, -C FOLDER or -Doption=value; tools/run_tests.sh runs single tests of a folder that is built" ;;
+    *) stop 2 "$argument: expected --all, --ci, -C FOLDER or -Doption=value; tools/run_tests.sh runs single tests of a folder that is built" ;;
   esac
 done
 
 tools/setup.sh --develop && tools/build.sh -C "$folder" "$@" -Dtests=true -Dbench=true -Dbindings=python,rust,julia,go || stop 1 ""
 # shellcheck disable=SC2086 # nothing or one word
-exec tools/run_tests.sh "$folder" $all
+exec tools/run_tests.sh "$folder" $extent

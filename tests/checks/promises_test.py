@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The table of promises of docs/testing.md has each test of this build in one row: those of every run in its second column, those of the
-suite `thorough` in its third. No row proves its promise in `tools/test.sh --all` only.
+suites `toolchains` and `thorough` in its third. No row proves its promise in `tools/test.sh --all` only.
 
 usage: promises_test.py SOURCE_ROOT BUILD_ROOT
 
@@ -17,7 +17,7 @@ import sys
 
 PAGE = "docs/testing.md"
 HEADING = "## What each test proves\n"
-THOROUGH = "thorough"
+NOT_OF_EVERY_RUN = {"toolchains", "thorough"}
 ROW = re.compile(r"^\| (?!promise |---)(.+?) \|(.*?)\|(.*?)\|$", re.MULTILINE)
 NAMES = re.compile(r"`([^`]+)`")
 
@@ -27,7 +27,8 @@ def tests_of(build):
     found = []
     for test in json.loads((build / "meson-info/intro-tests.json").read_text(encoding="utf-8")):
         suites = [suite.rpartition(":")[2] for suite in test["suite"]]
-        found.append(([f"{suite}/{test['name']}" for suite in suites if suite != THOROUGH], THOROUGH not in suites))
+        found.append(([f"{suite}/{test['name']}" for suite in suites if suite not in NOT_OF_EVERY_RUN],
+                      NOT_OF_EVERY_RUN.isdisjoint(suites)))
     return found
 
 
@@ -49,7 +50,7 @@ def problems(root, tests):
                 promises[pattern, is_of_every_run].append(promise)
                 if not any(is_named(pattern, paths) and of_every_run == is_of_every_run for paths, of_every_run in tests) and \
                         f"'{pattern.rpartition('/')[2]}'" not in described:
-                    yield f"{promise}: {pattern} is no test {'of every run' if is_of_every_run else f'of the suite {THOROUGH}'}"
+                    yield f"{promise}: {pattern} is no test {'of every run' if is_of_every_run else 'of the suites toolchains and thorough'}"
     for (pattern, _), named in promises.items():
         if len(named) > 1:
             yield f"{pattern} is in {len(named)} rows: {'; '.join(named)}"

@@ -339,7 +339,8 @@ class RunsOfTests(ToolTest):
     def test_what_each_runs(self):
         for script, arguments, setup, rest in (
             ("test.sh", [], "default", ""), ("test.sh", ["--all"], "all", ""), ("test.sh", ["-C", "build/develop", "--all", "-Dx=a b"], "all", ""),
-            ("run_tests.sh", ["build/release"], "default", ""), ("run_tests.sh", ["build/release", "--all"], "all", ""),
+            ("test.sh", ["--ci"], "ci", ""), ("run_tests.sh", ["build/release"], "default", ""), ("run_tests.sh", ["build/release", "--all"], "all", ""),
+            ("run_tests.sh", ["build/release", "--ci"], "ci", ""),
             ("run_tests.sh", ["build/release", "--suite", "peer", "tidy"], "all", " --suite peer tidy"),
         ):
             with self.subTest(script=script, arguments=arguments):
@@ -353,7 +354,7 @@ class RunsOfTests(ToolTest):
                     self.assertIn(f"build.sh -C {folder} {'-Dx=a b ' if '-Dx=a b' in arguments else ''}-Dtests=true", calls[1])
 
     def test_wrong_arguments_are_said_and_nothing_is_built(self):
-        for script, arguments, said in (("test.sh", ["--al"], "test: --al: expected --all, -C FOLDER or -Doption=value"), ("test.sh", ["-C"], "test: -C: "),
+        for script, arguments, said in (("test.sh", ["--al"], "test: --al: expected --all, --ci, -C FOLDER or -Doption=value"), ("test.sh", ["-C"], "test: -C: "),
                                         ("test.sh", ["tidy"], "test: tidy: expected"), ("run_tests.sh", [], "run_tests: nothing: expected the folder"),
                                         ("run_tests.sh", ["build/nowhere"], "run_tests: build/nowhere: expected")):
             with self.subTest(script=script, arguments=arguments):
@@ -365,7 +366,7 @@ class RunsOfTests(ToolTest):
 class Promises(ToolTest):
     def check(self, *rows):
         """What is said of a build with one test of every run and two others."""
-        tests = [("engine/loader", []), ("engine/loader_combinations", ["thorough"]), ("peer/peer", ["thorough"])]
+        tests = [("engine/loader", []), ("engine/loader_combinations", ["thorough"]), ("peer/peer", ["toolchains"])]
         write(self.folder / "meson-info/intro-tests.json", json.dumps(
             [{"name": name.split("/")[1], "suite": [f"libaccel:{suite}" for suite in (name.split("/")[0], *more)]} for name, more in tests]))
         write(self.folder / "docs/testing.md", "\n".join(("## What each test proves", "", "| promise | every run | only in `--all` |", "| --- | --- | --- |",
