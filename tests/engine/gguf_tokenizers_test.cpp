@@ -20,7 +20,7 @@
 #include "text/tokenizer.hpp"
 
 namespace accel::bigmodel {
-namespace {
+namespace gguf_tokenizers_test {
 
 using tests::bytes_of;
 using tests::expect_error;
@@ -217,5 +217,5 @@ TEST(GgufVocabularies, RefuseWhatIsBroken) {
                  R"("tokenizer.ggml.scores": [0], "tokenizer.ggml.tokens": [")" + std::string(600, 'a') + R"("])");
 }
 
-}  // namespace
+}  // namespace gguf_tokenizers_test
 }  // namespace accel::bigmodel
