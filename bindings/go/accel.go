@@ -16589,10 +16589,12 @@ func (batches *Loop) SetBatch(rows []int64, remainder int64, endOfDataloader boo
 //
 //   - path: A folder with tokenizer.json, of which tokenizer_config.json, special_tokens_map.json, added_tokens.json,
 //     generation_config.json, chat_template.jinja and additional_chat_templates/ are read too, or the path of a
-//     tokenizer.json alone.
+//     tokenizer.json alone, or a GGUF file, which has all of that inside.
 //
-// Returns: ACCEL_OK; NOT_FOUND, IO; INVALID_ARGUMENT for a file that is broken, with the place; UNSUPPORTED without
-// the plugin, and for a folder that has a vocabulary in another format only.
+// Returns: ACCEL_OK; NOT_FOUND, also for a GGUF file without a tokenizer; IO; INVALID_ARGUMENT for a file that is
+// broken, with the place; CORRUPT for such a GGUF file; UNSUPPORTED without the plugin, for a folder that has a
+// vocabulary in another format only, and for kinds of tokenizers and pre-tokenizers in a GGUF file that are not
+// known, by name.
 func TokenizerLoad(path string) (out *Tokenizer, err error) {
 	var given arguments
 	defer given.end()

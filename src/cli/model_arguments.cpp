@@ -10,7 +10,8 @@ namespace {
 
 constexpr char kRunHelp[] =
     R"(Generates text with a model: it is written as it comes, and the tokens per second at the end, to standard error. FOLDER
-has a config.json, weights and a tokenizer.json, as the hub of Hugging Face has them.
+has a config.json, weights and a tokenizer.json, as the hub of Hugging Face has them, or is a GGUF file of llama.cpp, which
+has all of that inside.
 )";
 
 constexpr char kEmbedHelp[] =
@@ -19,7 +20,7 @@ all-MiniLM-L6-v2: config.json, weights, tokenizer.json, and in 1_Pooling/config.
 )";
 
 constexpr char kServeHelp[] =
-    R"(Serves a model by the routes of OpenAI: /v1/completions and /v1/chat/completions, whole or as streams, or for an encoder
+    R"(Serves the model of FOLDER, or of a GGUF file, by the routes of OpenAI: /v1/completions and /v1/chat/completions, whole or as streams, or for an encoder
 /v1/embeddings; /v1/models and /health. Requests that come at a time are computed together (continuous batching). The
 address is printed when the server is ready. SIGINT and SIGTERM let it finish the answers that it has begun; a second one
 ends it at once.

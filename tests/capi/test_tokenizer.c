@@ -186,6 +186,7 @@ static void test_broken_tokenizers_are_refused(void **state) {
   assert_fails(accel_tokenizer_from_json(words, "[]", &tokenizer), ACCEL_ERROR_INVALID_ARGUMENT,
                "config is not an object");
   assert_fails(accel_tokenizer_load("/nowhere", &tokenizer), ACCEL_ERROR_NOT_FOUND, "/nowhere");
+  assert_fails(accel_tokenizer_load("/nowhere.gguf", &tokenizer), ACCEL_ERROR_NOT_FOUND, "/nowhere.gguf");
 }
 
 int main(void) {

@@ -30,6 +30,7 @@ class ModelsTest(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
         cls.llama = served_folders.write_llama(pathlib.Path(cls.folder.name) / "llama")
+        cls.gguf = served_folders.write_gguf_llama(pathlib.Path(cls.folder.name) / "llama.gguf")
         cls.bert = served_folders.write_bert(pathlib.Path(cls.folder.name) / "bert")
 
     def accel(self, *arguments, text=None):
@@ -101,10 +102,18 @@ class RunTest(ModelsTest):
         plain = self.accel("run", self.llama, "--prompt", "system: Be kind.\nuser: Hi\nassistant: ", "--max-tokens", "8")
         self.assertEqual(chat[:2], plain[:2])
 
+    def test_a_gguf_file_gives_the_text_of_its_folder(self):
+        for options in (("--prompt", "Hello"), ("--prompt", "Grüße", "--max-tokens", "7", "--dtype", "float32"), ("--chat", "--prompt", "Hi")):
+            with self.subTest(options=options):
+                status, text, notes = self.accel("run", self.gguf, *options)
+                self.assertEqual(status, 0, notes)
+                self.assertEqual(text, self.accel("run", self.llama, *options)[1])
+
     def test_refuses_what_it_cannot_run(self):
         for arguments, words in [((), "no folder is given"), ((self.llama,), "no --prompt"), ((self.llama, "--prompt", "x", "y"), "'y' is given"),
                                  ((self.llama, "--prompt", "x", "--system", "y"), "--chat"), ((self.bert, "--prompt", "x"), "accel embed"),
-                                 (("/missing", "--prompt", "x"), "'/missing' is not a folder"),
+                                 (("/missing", "--prompt", "x"), "'/missing' is neither a folder nor a GGUF file"),
+                                 (("/missing.gguf", "--prompt", "x"), "/missing.gguf"), ((self.gguf, "--prompt", "x" * 5000), "4096"),
                                  ((self.llama, "--prompt", "x" * 5000), "4096"), ((self.llama, "--prompt", "x", "--top-p", "2"), "top-p"),
                                  ((self.llama, "--prompt", "x", "--dtype", "float33"), "float33")]:
             status, text, error = self.accel("run", *arguments)
@@ -131,6 +140,11 @@ class RunTest(ModelsTest):
 
 
 class EmbedTest(ModelsTest):
+    def test_refuses_a_gguf_file(self):
+        status, _, error = self.accel("embed", self.gguf, text="abc")
+        self.assertGreater(status, 0)
+        self.assertIn("a GGUF file is read as a decoder", error)
+
     def embeddings(self, text, *options):
         status, lines, error = self.accel("embed", self.bert, *options, text=text)
         self.assertEqual(status, 0, error)
@@ -199,6 +213,14 @@ class ServeTest(ModelsTest):
         cut = served.ask("/v1/completions", {**request, "stop": [stop]})[1]["choices"][0]
         self.assertEqual((cut["text"], cut["finish_reason"]), (whole["text"].split(stop)[0], "stop"))
         self.assertEqual(text_of(served.events("/v1/completions", {**request, "stop": stop})), cut["text"])
+
+    def test_serves_a_gguf_file(self):
+        served = Served(self, self.gguf)
+        self.assertEqual(served.ask("/v1/models")[1]["data"][0]["id"], "llama.gguf")
+        body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 6, "temperature": 0}
+        answers = [server.ask("/v1/chat/completions", body) for server in (served, Served(self, self.llama))]
+        self.assertEqual([status for status, _ in answers], [200, 200], answers)
+        self.assertEqual(*(answer["choices"] for _, answer in answers))
 
     def test_answers_chats(self):
         served = Served(self, self.llama, "--name", "tiny")

@@ -4,6 +4,7 @@ import json
 import pathlib
 import random
 
+from gguf_files import write_gguf
 from tiny_models import byte_vocabulary, special_token, write_tensors
 
 END = "<|end|>"
@@ -73,8 +74,7 @@ def write_folder(folder, config, weights, tokenizer, tokenizer_config):
     return folder
 
 
-def write_llama(folder, **changes):
-    config = {**LLAMA, **changes}
+def llama_weights(config):
     width, inner, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
     keys = width // heads * config["num_key_value_heads"]
     weights = Weights(3)
@@ -90,7 +90,17 @@ def write_llama(folder, **changes):
     weights.norm("model.norm", width)
     weights.add("lm_head.weight", config["vocab_size"], width)
     weights.tensors["lm_head.weight"][1][-width:] = [0.0] * width  # no text ends by itself
-    return write_folder(folder, config, weights, byte_tokenizer(), {"eos_token": END, "chat_template": CHAT_TEMPLATE})
+    return weights
+
+
+def write_llama(folder, **changes):
+    config = {**LLAMA, **changes}
+    return write_folder(folder, config, llama_weights(config), byte_tokenizer(), {"eos_token": END, "chat_template": CHAT_TEMPLATE})
+
+
+def write_gguf_llama(path):
+    """The model of write_llama() in one file."""
+    return write_gguf(pathlib.Path(path), LLAMA, llama_weights(LLAMA).tensors, END, CHAT_TEMPLATE)
 
 
 def write_bert(folder):

@@ -1,4 +1,4 @@
-// T5 and Whisper against transformers, with weights that a formula gives.
+// T5, BART, mBART and Whisper against transformers, with weights that a formula gives.
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/equal.h>
@@ -16,8 +16,17 @@ namespace encoder_decoder_test {
 
 using tests::expect_error;
 
-bool is_speech(const Json& recorded) {
-  return json_text(*json_member(recorded, "config"), "model_type", "") == "whisper";
+std::string model_type_of(const Json& recorded) {
+  return json_text(*json_member(recorded, "config"), "model_type", "");
+}
+
+bool is_speech(const Json& recorded) { return model_type_of(recorded) == "whisper"; }
+
+std::string layers_of(const Json& recorded) {
+  const std::string type = model_type_of(recorded);
+  if (type == "t5") return "T5Block";
+  const std::string prefix = type == "whisper" ? "Whisper" : type == "bart" ? "Bart" : "MBart";
+  return prefix + "EncoderLayer," + prefix + "DecoderLayer";
 }
 
 bool has_decoder(const Json& recorded) { return json_member(recorded, "decoder") != nullptr; }
@@ -71,10 +80,12 @@ const Json* gradient_of(const Json& gradients, const Module& model, const at::Te
 
 template <typename Check>
 void for_each(const Check& check) {
-  const Json fixture = tests::read_fixture("encoder_decoders.json");
-  for (const Json& recorded : *fixture.items()) {
-    SCOPED_TRACE(print_json(*json_member(recorded, "config")));
-    check(recorded, tests::recorded_model(recorded, 2));
+  for (const char* const name : {"encoder_decoders.json", "barts.json"}) {
+    const Json fixture = tests::read_fixture(name);
+    for (const Json& recorded : *fixture.items()) {
+      SCOPED_TRACE(print_json(*json_member(recorded, "config")));
+      check(recorded, tests::recorded_model(recorded, 2));
+    }
   }
 }
 
@@ -122,7 +133,7 @@ TEST(EncoderDecoders, AreCloseInBfloat16) {
 TEST(EncoderDecoders, RecomputeTheirActivations) {
   for_each([](const Json& recorded, const ModulePtr& model) {
     ActivationCheckpointingSettings settings;
-    settings.class_names = std::string(is_speech(recorded) ? "WhisperEncoderLayer,WhisperDecoderLayer" : "T5Block");
+    settings.class_names = layers_of(recorded);
     checkpoint_activations(*model, settings);
     loss_of(model->call(inputs_of(recorded)).toTensor(), recorded).backward();
     expect_gradients(recorded, *model);
@@ -156,7 +167,7 @@ TEST(EncoderDecoders, GenerateTheTokensOfTheReference) {
     settings.decoder_tokens = {2};
     const at::Tensor expected = tests::tokens_of(*json_member(recorded, "generated"));
     int64_t calls = 0;
-    const ModulePtr encoder = model->find(is_speech(recorded) ? "model.encoder" : "encoder");
+    const ModulePtr encoder = model->find(model_type_of(recorded) == "t5" ? "encoder" : "model.encoder");
     const int64_t hook = encoder->hooks().add_pre_hook([&](Module&, const Inputs&) {
       calls++;
       return std::optional<Inputs>();
@@ -211,8 +222,29 @@ TEST(EncoderDecoders, RejectWrongInputs) {
   refuse(Status::kUnsupported, "float16", R"({"model_type":"t5","dtype":"float16"})");
   refuse(Status::kUnsupported, "architectures", R"({"model_type":"t5","architectures":["T5ForTokenClassification"]})");
   refuse(Status::kUnsupported, "layerdrop", R"({"model_type":"whisper","encoder_layerdrop":0.1})");
+  refuse(Status::kUnsupported, "decoder_layerdrop", R"({"model_type":"bart","decoder_layerdrop":0.1})");
+  refuse(Status::kUnsupported, "normalize_before", R"({"model_type":"bart","normalize_before":true})");
+  refuse(Status::kUnsupported, "tie_word_embeddings", R"({"model_type":"mbart","tie_word_embeddings":false})");
+  refuse(Status::kInvalidArgument, "pad_token_id is 9", R"({"model_type":"bart","vocab_size":9,"pad_token_id":9})");
+  refuse(Status::kUnsupported, "expected BartForConditionalGeneration",
+         R"({"model_type":"bart","architectures":["BartForQuestionAnswering"]})");
   refuse(Status::kUnsupported, "spec_augment", R"({"model_type":"whisper","apply_spec_augment":true})");
   refuse(Status::kInvalidArgument, "heads", R"({"model_type":"whisper","d_model":10,"decoder_attention_heads":4})");
+}
+
+TEST(EncoderDecoders, HavePositionsUpToTheLimit) {
+  const Json fixture = tests::read_fixture("barts.json");
+  const ModulePtr model = tests::recorded_model(fixture.items()->at(1), 2);
+  const at::NoGradGuard no_grad;
+  const at::Tensor tokens = at::ones({1, 9}, at::kLong), longer = at::ones({1, 10}, at::kLong);
+  EXPECT_EQ(model->call(Inputs{tokens, {}, tokens}).toTensor().size(1), 9);
+  expect_error(Status::kShapeMismatch,
+               "BartEncoder was called with 10 positions; expected at most max_position_embeddings = 9", [&] {
+                 model->call(Inputs{longer, {}, tokens});
+               });
+  expect_error(Status::kShapeMismatch, "BartDecoder was called with 10", [&] {
+    model->call(Inputs{tokens, {}, longer});
+  });
 }
 
 }  // namespace encoder_decoder_test

@@ -42,6 +42,12 @@ std::string t5_config(const std::string& more) {
          more + "}";
 }
 
+std::string bart_config(const std::string& type) {
+  return R"({"model_type": ")" + type + R"(", "vocab_size": 13, "d_model": 24, "encoder_layers": 2, "decoder_layers": 2,
+      "encoder_attention_heads": 6, "decoder_attention_heads": 6, "encoder_ffn_dim": 31, "decoder_ffn_dim": 31,
+      "max_position_embeddings": 8, "dropout": 0})";
+}
+
 const std::vector<Case> kCases = {
     {"T5", [] { return with_tokens(t5_config("")); }, "auto", kFloatTolerance},
     {"T5 1.1",
@@ -49,6 +55,8 @@ const std::vector<Case> kCases = {
      "auto", kFloatTolerance},
     {"T5, encoder", [] { return from_config(t5_config(R"(, "architectures": ["T5EncoderModel"])")); }, "auto",
      kFloatTolerance},
+    {"BART", [] { return with_tokens(bart_config("bart")); }, "auto", kFloatTolerance},
+    {"mBART", [] { return with_tokens(bart_config("mbart")); }, "auto", kFloatTolerance},
     {"Whisper",
      [] {
        return with_features(

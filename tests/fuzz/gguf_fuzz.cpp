@@ -1,5 +1,5 @@
 // Any bytes as a GGUF file: an error that says what is wrong, or tensors that lie within the bytes and whose blocks can
-// be read.
+// be read, and a tokenizer whose merges and roles are tokens, or an error of it.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -10,10 +10,27 @@
 #include "checkpoint/formats/gguf/gguf_blocks.hpp"
 #include "checkpoint/formats/gguf/gguf_header.hpp"
 #include "fuzz_target.hpp"
+#include "text/gguf/gguf_tokenizer.hpp"
 
 namespace gguf_fuzz {
 
 using namespace accel::checkpoint;
+
+namespace {
+
+void describe(const accel::Json& metadata) {
+  try {
+    const auto described = accel::tokenizers::describe_gguf_tokenizer(metadata, "input");
+    check(described.description.members() != nullptr);
+    check(!accel::print_json(described.description).empty());
+  } catch (const accel::Error& error) {
+    const bool is_refused = error.status() == accel::Status::kCorrupt ||
+                            error.status() == accel::Status::kUnsupported || error.status() == accel::Status::kNotFound;
+    check(is_refused && error.message().find("'input'") != std::string::npos);
+  }
+}
+
+}  // namespace
 
 FUZZ_TARGET(gguf) {
   const std::string_view file(reinterpret_cast<const char*>(data), size);
@@ -25,6 +42,7 @@ FUZZ_TARGET(gguf) {
     check(is_refused && error.message().find("'input'") != std::string::npos);
     return 0;
   }
+  describe(header.metadata);
   for (const GgufTensorEntry& entry : header.tensors) {
     check(entry.begin <= entry.end && entry.end <= size);
     if (!is_quantized(entry.type)) continue;

@@ -12,6 +12,7 @@
 
 #include "accel.h"
 #include "base/error.hpp"
+#include "bigmodel/model_tokenizer.hpp"
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
@@ -88,7 +89,7 @@ c10::IValue description_of(const Tokenizer& tokenizer) {
 }  // namespace
 
 ACCEL_FUNCTION accel_status_t accel_tokenizer_load(const char* path, accel_tokenizer_t** out) {
-  return guarded(__func__, out, [&] { return Tokenizer::load(check_pointer(path, "path")); });
+  return guarded(__func__, out, [&] { return bigmodel::load_model_tokenizer(check_pointer(path, "path")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_tokenizer_from_json(const char* json, const char* config, accel_tokenizer_t** out) {

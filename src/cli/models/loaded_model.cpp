@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/text_ends.hpp"
 #include "json/json.hpp"
 
 namespace accel::program {
@@ -31,7 +32,9 @@ void require_model_files(const std::string& folder) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error))
     throw cpp::Error(ACCEL_ERROR_NOT_FOUND,
-                     "'" + folder + "' is not a folder; expected one with config.json, weights and tokenizer.json");
+                     "'" + folder +
+                         "' is neither a folder nor a GGUF file; expected a folder with config.json, weights and "
+                         "tokenizer.json, or a file that ends with .gguf");
   require_file(folder, "config.json", "expected the folder of a model, as the hub of Hugging Face has it");
   require_file(folder, "tokenizer.json",
                "where the vocabulary is in another file, transformers writes one: "
@@ -88,6 +91,30 @@ void load_weights(const cpp::Module& module, const ModelArguments& arguments) {
                                                    &options, nullptr));
 }
 
+bool is_gguf_file(const std::string& path) {
+  std::error_code error;
+  return has_extension(path, ".gguf") && !std::filesystem::is_directory(path, error);
+}
+
+void take_tokenizer(LoadedModel& model, const std::string& path) {
+  model.tokenizer = cpp::Tokenizer::load(path);
+  const cpp::Value description = model.tokenizer.describe();
+  for (const cpp::Value& id : description.at("eos_token_ids").items()) model.end_tokens.push_back(id.integer());
+  if (const auto longest = description.find("model_max_length"); longest && !longest->is_none())
+    model.max_positions = longest->integer();
+}
+
+// A decoder, whose file has the tokenizer, its templates and the context length inside.
+LoadedModel load_gguf_file(const ModelArguments& arguments) {
+  LoadedModel model;
+  take_tokenizer(model, arguments.folder);
+  model.vocabulary = model.tokenizer.vocabulary_size();  // no more than the rows
+  model.module = cpp::Module::from_folder(arguments.folder);
+  const accel_device_t device = arguments.device.empty() ? cpp::device_default() : cpp::device_parse(arguments.device);
+  model.module.to(arguments.dtype.empty() ? ACCEL_UNSET : cpp::dtype_from_name(arguments.dtype), device);
+  return model;
+}
+
 }  // namespace
 
 std::string text_of_value(const cpp::Value& value) {
@@ -107,24 +134,21 @@ void require_tokens(const cpp::Tensor& ids, const LoadedModel& model) {
 
 LoadedModel load_model(const ModelArguments& arguments) {
   const std::string& folder = arguments.folder;
+  if (is_gguf_file(folder)) return load_gguf_file(arguments);
   require_model_files(folder);
   const Json config = read_json_file(folder + "/config.json");
   LoadedModel model;
   model.gives_embeddings = names_encoder(config);
-  model.tokenizer = cpp::Tokenizer::load(folder);
+  take_tokenizer(model, folder);
   {
     const cpp::Scope empty = cpp::init_empty_weights(false);
     model.module = cpp::Module::from_config(folder + "/config.json");
   }
   model.module.train(false);
   load_weights(model.module, arguments);
-  const cpp::Value description = model.tokenizer.describe();
-  for (const cpp::Value& id : description.at("eos_token_ids").items()) model.end_tokens.push_back(id.integer());
   model.vocabulary = json_integer(config, "vocab_size", 0);
-  model.max_positions = json_integer(config, "max_position_embeddings", 0);
-  if (const auto longest = description.find("model_max_length"); longest && !longest->is_none())
-    model.max_positions =
-        model.max_positions == 0 ? longest->integer() : std::min(model.max_positions, longest->integer());
+  if (const std::int64_t positions = json_integer(config, "max_position_embeddings", 0); positions != 0)
+    model.max_positions = model.max_positions == 0 ? positions : std::min(model.max_positions, positions);
   if (model.gives_embeddings) {
     cpp::SentenceEmbeddingOptions options;
     options.pooling = pooling_of(folder);
@@ -147,7 +171,9 @@ LoadedModel load_encoder(const ModelArguments& arguments, const std::string& com
   LoadedModel model = load_model(arguments);
   if (!model.gives_embeddings)
     throw cpp::Error(ACCEL_ERROR_UNSUPPORTED,
-                     "'" + arguments.folder + "' has no encoder: its class in config.json does not end with Model; " +
+                     "'" + arguments.folder + "' has no encoder: " +
+                         (is_gguf_file(arguments.folder) ? "a GGUF file is read as a decoder; "
+                                                         : "its class in config.json does not end with Model; ") +
                          command + " needs one such as BertModel, and accel run takes decoders");
   return model;
 }

@@ -1,4 +1,4 @@
-// Models in folders, as the hub of Hugging Face has them.
+// Models in folders, as the hub of Hugging Face has them, and in GGUF files.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ std::string text_of_value(const cpp::Value& value);
 // that are computed with it.
 void require_tokens(const cpp::Tensor& ids, const LoadedModel& model);
 
-// cpp::Error says what the folder lacks, and how to get it.
+// cpp::Error says what the folder or file lacks, and how to get it.
 LoadedModel load_model(const ModelArguments& arguments);
 
 // Loads a model that generates text. cpp::Error UNSUPPORTED for an encoder, which `command` cannot use.

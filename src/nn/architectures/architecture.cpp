@@ -7,13 +7,14 @@
 #include "json/json.hpp"
 #include "nn/architectures/bert.hpp"
 #include "nn/architectures/decoder_config.hpp"
+#include "nn/architectures/encoder_decoders/bart.hpp"
+#include "nn/architectures/encoder_decoders/t5.hpp"
+#include "nn/architectures/encoder_decoders/whisper.hpp"
 #include "nn/architectures/gpt2.hpp"
 #include "nn/architectures/llama.hpp"
-#include "nn/architectures/t5.hpp"
 #include "nn/architectures/vision/clip_model.hpp"
 #include "nn/architectures/vision/resnet.hpp"
 #include "nn/architectures/vision/vit.hpp"
-#include "nn/architectures/whisper.hpp"
 #include "os/regular_file.hpp"
 
 namespace accel::nn {
@@ -26,12 +27,14 @@ struct Architecture {
 
 // New architectures are added here, and relatives of Llama in decoder_config.cpp.
 constexpr Architecture kArchitectures[] = {
+    {"bart", build_bart},
     {"bert", build_bert},
     {"clip", build_clip},
     {"clip_text_model", build_clip_text},
     {"clip_vision_model", build_clip_vision},
     {"distilbert", build_distilbert},
     {"gpt2", build_gpt2},
+    {"mbart", build_mbart},
     {"resnet", build_resnet},
     {"roberta", build_roberta},
     {"t5", build_t5},

@@ -130,7 +130,7 @@ class SequenceAttention final : public Module, public AttentionHeads {
 class SequenceLayer final : public Module {
  public:
   SequenceLayer(const SequenceConfig& config, const SequenceLayerNames& names, bool is_decoder, bool has_positions)
-      : Module(names.kind) {
+      : Module(names.kind), norms_after_(config.norms_after) {
     const auto attention = [&](AttendedTo source, bool positions) {
       return std::make_shared<SequenceAttention>(config, names, source, positions);
     };
@@ -172,28 +172,39 @@ class SequenceLayer final : public Module {
     };
     const auto given = [&](size_t place) { return place < inputs.size() ? inputs[place] : c10::IValue(); };
     const c10::IValue attended =
-        self_attention_->call(Inputs{self_norm_->call(hidden), {}, given(1), given(2), part(0)});
+        self_attention_->call(Inputs{before(self_norm_, hidden), {}, given(1), given(2), part(0)});
     const auto results = tree::sequence_items(attended);
-    hidden = hidden + dropout_->call(results[0].toTensor());
+    hidden = sum(self_norm_, hidden, results[0].toTensor());
     c10::IValue cache;
     if (cross_attention_ != nullptr) {
       const c10::IValue crossed =
-          cross_attention_->call(Inputs{cross_norm_->call(hidden), given(3), given(4), {}, part(2)});
+          cross_attention_->call(Inputs{before(cross_norm_, hidden), given(3), given(4), {}, part(2)});
       const auto cross_results = tree::sequence_items(crossed);
-      hidden = hidden + dropout_->call(cross_results[0].toTensor());
+      hidden = sum(cross_norm_, hidden, cross_results[0].toTensor());
       if (past != nullptr) {
         const auto own = tree::sequence_items(results[2]), other = tree::sequence_items(cross_results[2]);
         cache = tree::new_list({own[0], own[1], other[0], other[1]});
       }
     }
-    const at::Tensor normal = network_norm_->call(hidden);
+    const at::Tensor normal = before(network_norm_, hidden);
     at::Tensor inner = activation_->call((gate_ == nullptr ? up_ : gate_)->call(normal));
     if (gate_ != nullptr) inner = inner * up_->call(normal);
-    hidden = hidden + dropout_->call(down_->call(activation_dropout_->call(inner)));
+    hidden = sum(network_norm_, hidden, down_->call(activation_dropout_->call(inner)));
     return tree::new_list({std::move(hidden), results[1], std::move(cache)});
   }
 
  private:
+  // The input of a branch.
+  at::Tensor before(const ModulePtr& norm, const at::Tensor& hidden) {
+    return norms_after_ ? hidden : norm->call(hidden);
+  }
+  // The residual sum with what a branch gives.
+  at::Tensor sum(const ModulePtr& norm, const at::Tensor& hidden, const at::Tensor& branch) {
+    at::Tensor result = hidden + dropout_->call(branch);
+    return norms_after_ ? norm->call(result) : result;
+  }
+
+  bool norms_after_;
   ModulePtr self_attention_, self_norm_, cross_attention_, cross_norm_;
   ModulePtr gate_, up_, down_, network_norm_, activation_, activation_dropout_, dropout_;
 };

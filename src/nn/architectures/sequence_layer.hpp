@@ -1,5 +1,6 @@
 // Sequence layer: a layer of an encoder, a decoder or an encoder-decoder, with normalization before each residual
-// branch: attention within the sequence, in decoders with an encoder attention to its states, and a network.
+// branch, or behind each residual sum: attention within the sequence, in decoders with an encoder attention to its
+// states, and a network.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,7 +15,8 @@ namespace accel::nn {
 
 // Paths below a layer; the projections below an attention. A decoder without `cross_attention` has no encoder.
 struct SequenceLayerNames {
-  const char *kind, *network_kind;  // of the layer, and of the module at `network`, where the network has one
+  std::string kind;
+  const char* network_kind;  // of the module at `network`, where the network has one
   const char *query, *key, *value, *output;
   bool has_key_first;  // the order of the state dict: key, value, query
   std::string self_attention, self_norm, cross_attention, cross_norm, network, gate, up, down, network_norm;
@@ -24,6 +26,7 @@ struct SequenceConfig {
   std::string prefix;  // of the modules' kinds
   int64_t model_size, num_heads, head_size, inner_size;
   bool is_rms, is_gated;
+  bool norms_after;  // normalization is behind the sums, as in the first transformers, and not before the branches
   bool has_bias, has_query_bias, has_key_bias;  // of outputs and the network; of queries and values; of keys
   double norm_eps, dropout, attention_dropout, activation_dropout;
   std::optional<double> scale;  // of scores; default: 1 / sqrt(head_size)

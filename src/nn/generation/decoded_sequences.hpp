@@ -11,7 +11,7 @@
 
 namespace accel::nn {
 
-// Whether its inputs are those of EncoderDecoder (nn/architectures/encoder_decoder.hpp).
+// Whether its inputs are those of EncoderDecoder (nn/architectures/encoder_decoders/encoder_decoder.hpp).
 bool is_encoder_decoder(const Module& module);
 
 // The model's encoder is called for the first scores alone: its keys and values are in past_key_values.

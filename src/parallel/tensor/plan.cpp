@@ -158,8 +158,11 @@ constexpr KindPlan kKindPlans[] = {
     {"T5DenseActDense", "wi colwise; wo rowwise", nullptr},
     {"T5DenseGatedActDense", "wi_0 colwise; wi_1 colwise; wo rowwise", nullptr},
     {"T5Stack", "block.0.layer.0.SelfAttention.relative_attention_bias replicated_with_grad_allreduce", nullptr},
-    {"WhisperAttention,CLIPAttention", "q_proj colwise; k_proj colwise; v_proj colwise; out_proj rowwise", nullptr},
-    {"WhisperEncoderLayer,WhisperDecoderLayer,CLIPMLP", "fc1 colwise; fc2 rowwise", nullptr},
+    {"WhisperAttention,CLIPAttention,BartAttention,MBartAttention",
+     "q_proj colwise; k_proj colwise; v_proj colwise; out_proj rowwise", nullptr},
+    {"WhisperEncoderLayer,WhisperDecoderLayer,CLIPMLP,BartEncoderLayer,BartDecoderLayer,MBartEncoderLayer,"
+     "MBartDecoderLayer",
+     "fc1 colwise; fc2 rowwise", nullptr},
     {"ViTAttention", "attention.query colwise; attention.key colwise; attention.value colwise; output.dense rowwise",
      nullptr},
     {"ViTLayer", "intermediate.dense colwise; output.dense rowwise", nullptr},

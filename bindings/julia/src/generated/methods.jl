@@ -2464,7 +2464,7 @@ set_epoch!(loader::DataLoader, epoch) =
 
 Loads the tokenizer of a model.
 
-- `path`: A folder with tokenizer.json, of which tokenizer_config.json, special_tokens_map.json, added_tokens.json, generation_config.json, chat_template.jinja and additional_chat_templates/ are read too, or the path of a tokenizer.json alone.
+- `path`: A folder with tokenizer.json, of which tokenizer_config.json, special_tokens_map.json, added_tokens.json, generation_config.json, chat_template.jinja and additional_chat_templates/ are read too, or the path of a tokenizer.json alone, or a GGUF file, which has all of that inside.
 """
 Tokenizer(path::AbstractString) =
     made(Tokenizer, out -> LibAccel.accel_tokenizer_load(string(path), out))

@@ -660,12 +660,12 @@ impl Tokenizer {
     ///
     /// * `path`: A folder with tokenizer.json, of which tokenizer_config.json, special_tokens_map.json,
     ///   added_tokens.json, generation_config.json, chat_template.jinja and additional_chat_templates/ are read
-    ///   too, or the path of a tokenizer.json alone.
+    ///   too, or the path of a tokenizer.json alone, or a GGUF file, which has all of that inside.
     ///
     /// Gives: The tokenizer. Truncation and padding of the file are not applied: encode_options say it.
     ///
     /// # Errors
-    /// InvalidArgument, NotFound, Unsupported, Io.
+    /// InvalidArgument, NotFound, Unsupported, Io, Corrupt.
     #[inline]
     pub fn load(path: impl AsRef<Path>) -> Result<Tokenizer> {
         let path = c_path(path.as_ref())?;

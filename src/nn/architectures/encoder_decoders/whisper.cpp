@@ -1,4 +1,4 @@
-#include "nn/architectures/whisper.hpp"
+#include "nn/architectures/encoder_decoders/whisper.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
@@ -12,7 +12,8 @@
 
 #include "base/error.hpp"
 #include "nn/architectures/encoder.hpp"
-#include "nn/architectures/encoder_decoder.hpp"
+#include "nn/architectures/encoder_decoders/encoder_decoder.hpp"
+#include "nn/architectures/encoder_decoders/fairseq_side.hpp"
 #include "nn/architectures/model_config.hpp"
 #include "nn/creation_device.hpp"
 #include "nn/layers/activation.hpp"
@@ -26,57 +27,7 @@
 namespace accel::nn {
 namespace {
 
-constexpr const char* kSides[] = {"encoder", "decoder"};
-
-SequenceConfig read_whisper_side(const Json& json, bool is_decoder) {
-  const std::string side = kSides[is_decoder ? 1 : 0];
-  SequenceConfig config{};
-  config.prefix = "Whisper";
-  config.model_size = size_member(json, "d_model", 384);
-  config.num_heads = size_member(json, (side + "_attention_heads").c_str(), 6);
-  require(config.model_size % config.num_heads == 0, Status::kInvalidArgument, "d_model ", config.model_size,
-          " is not divisible by ", side, "_attention_heads ", config.num_heads, "; every head needs the same size");
-  config.head_size = config.model_size / config.num_heads;
-  config.inner_size = size_member(json, (side + "_ffn_dim").c_str(), 1536);
-  config.has_bias = config.has_query_bias = true;
-  config.norm_eps = 1e-5;
-  config.activation = json_text(json, "activation_function", "gelu");
-  require(Activation::knows(config.activation), Status::kUnsupported, "activation_function '", config.activation,
-          "' is not known");
-  const auto probability = [&](const char* key) {
-    const double value = json_number(json, key, 0.0);
-    check_probability(value, key);
-    return value;
-  };
-  config.dropout = probability("dropout");
-  config.attention_dropout = probability("attention_dropout");
-  config.activation_dropout = probability("activation_dropout");
-  config.deviation = json_number(json, "init_std", 0.02);
-  require(config.deviation >= 0, Status::kInvalidArgument, "init_std is ", config.deviation, "; expected 0 or more");
-  config.dtype = weight_dtype(json);
-  require(json_number(json, (side + "_layerdrop").c_str(), 0) == 0, Status::kUnsupported, side,
-          "_layerdrop is not 0; only 0 is supported");
-  return config;
-}
-
-SequenceLayerNames whisper_names(bool is_decoder) {
-  return {is_decoder ? "WhisperDecoderLayer" : "WhisperEncoderLayer",
-          "",
-          "q_proj",
-          "k_proj",
-          "v_proj",
-          "out_proj",
-          true,
-          "self_attn",
-          "self_attn_layer_norm",
-          "encoder_attn",
-          "encoder_attn_layer_norm",
-          "",
-          "",
-          "fc1",
-          "fc2",
-          "final_layer_norm"};
-}
+constexpr FairseqDefaults kWhisperDefaults = {"Whisper", 384, 6, 1536, 0.0};
 
 // Sines and cosines [positions, size] of frequencies from 1 to 1 / 10000.
 at::Tensor sinusoids(int64_t positions, int64_t size) {
@@ -105,7 +56,8 @@ class WhisperEncoder final : public SequenceStack {
     table_ = std::make_shared<Embedding>(table);
     find_tensor(*table_, "weight").set_requires_grad(false);
     add_child("embed_positions", table_);
-    add_layers("layers", "layer_norm", layers_member(json, "encoder_layers", 4), config, whisper_names(false));
+    add_layers("layers", layers_member(json, "encoder_layers", 4), config, fairseq_layer_names("Whisper", false));
+    add_last_norm("layer_norm", config);
     add_child("gelu", gelu_ = std::make_shared<Activation>("gelu"));
   }
   std::vector<std::string> input_names() const override { return {"input_features", "attention_mask"}; }
@@ -134,7 +86,8 @@ class WhisperDecoder final : public SequenceStack {
     add_child("embed_tokens", tokens_ = tokens);
     add_child("embed_positions", positions_ = std::make_shared<Embedding>(
                                      normal_weight(limit_, config.model_size, config.deviation, config.dtype)));
-    add_layers("layers", "layer_norm", layers_member(json, "decoder_layers", 4), config, whisper_names(true));
+    add_layers("layers", layers_member(json, "decoder_layers", 4), config, fairseq_layer_names("Whisper", true));
+    add_last_norm("layer_norm", config);
   }
 
  protected:
@@ -156,7 +109,8 @@ ModulePtr build_whisper(const Json& json) {
   require_model_class(json, "WhisperForConditionalGeneration");
   require(!json_flag(json, "apply_spec_augment", false), Status::kUnsupported,
           "apply_spec_augment is true; only false is supported");
-  const SequenceConfig left = read_whisper_side(json, false), right = read_whisper_side(json, true);
+  const SequenceConfig left = read_fairseq_side(json, kWhisperDefaults, false),
+                       right = read_fairseq_side(json, kWhisperDefaults, true);
   auto model =
       std::make_shared<EncoderDecoder>("WhisperForConditionalGeneration", "input_features", /*takes_mask=*/false, 1);
   const auto encoder = std::make_shared<WhisperEncoder>(json, left);

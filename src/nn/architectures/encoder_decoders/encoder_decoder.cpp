@@ -1,8 +1,9 @@
-#include "nn/architectures/encoder_decoder.hpp"
+#include "nn/architectures/encoder_decoders/encoder_decoder.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 
 #include <memory>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "base/error.hpp"
 #include "nn/architectures/decoder_stream.hpp"
 #include "nn/architectures/encoder.hpp"
+#include "nn/creation_device.hpp"
 #include "nn/layers/dropout.hpp"
 #include "tensor/tree.hpp"
 
@@ -40,15 +42,18 @@ std::vector<std::string> SequenceStack::input_names() const {
   return {"input_ids", "attention_mask", "encoder_hidden_states", "encoder_attention_mask", "past_key_values"};
 }
 
-void SequenceStack::add_layers(const std::string& list, const std::string& norm, int64_t layers,
-                               const SequenceConfig& config, const SequenceLayerNames& names) {
+void SequenceStack::add_layers(const std::string& list, int64_t layers, const SequenceConfig& config,
+                               const SequenceLayerNames& names) {
   const auto all = std::make_shared<Module>("ModuleList");
   for (int64_t layer = 0; layer < layers; layer++)
     all->add_child(std::to_string(layer),
                    layers_.emplace_back(sequence_layer(config, names, is_decoder_, config.buckets > 0 && layer == 0)));
   add_child(list, all);
-  add_child(norm, norm_ = sequence_norm(config));
   add_child("dropout", dropout_ = std::make_shared<Dropout>(config.dropout));
+}
+
+void SequenceStack::add_last_norm(const std::string& name, const SequenceConfig& config) {
+  add_child(name, norm_ = sequence_norm(config));
 }
 
 c10::IValue SequenceStack::forward(const Inputs& inputs) {
@@ -98,7 +103,7 @@ c10::IValue SequenceStack::forward(const Inputs& inputs) {
     passed_buckets = {};
     if (past != nullptr) cache.push_back(results[2]);
   }
-  hidden = norm_->call(hidden);
+  if (norm_ != nullptr) hidden = norm_->call(hidden);
   if (drops_output_) hidden = dropout_->call(hidden);
   if (past == nullptr) return hidden;
   return tree::new_list({std::move(hidden), tree::new_list(std::move(cache))});
@@ -108,6 +113,10 @@ void EncoderDecoder::set_parts(ModulePtr encoder, ModulePtr decoder, ModulePtr h
   encoder_ = std::move(encoder);
   decoder_ = std::move(decoder);
   head_ = std::move(head);
+}
+
+void EncoderDecoder::add_logits_bias(int64_t vocabulary, at::ScalarType dtype) {
+  bias_ = add_buffer("final_logits_bias", at::zeros({1, vocabulary}, new_parameter_options().dtype(dtype)));
 }
 
 std::vector<std::string> EncoderDecoder::input_names() const {
@@ -123,7 +132,10 @@ c10::IValue EncoderDecoder::forward(const Inputs& inputs) {
   if (past == nullptr || tree::sequence_items(*past).empty()) states = encoder_->call(Inputs{inputs[0], mask});
   const c10::IValue output = decoder_->call(
       Inputs{tensor_input(inputs, 2, kind()), input_or_none(inputs, 3), states, mask, input_or_none(inputs, 4)});
-  const auto scores = [&](const at::Tensor& hidden) { return head_->call(scale_ == 1 ? hidden : hidden * scale_); };
+  const auto scores = [&](const at::Tensor& hidden) {
+    const at::Tensor products = head_->call(scale_ == 1 ? hidden : hidden * scale_);
+    return bias_ ? products + buffer(*bias_) : products;
+  };
   if (output.isTensor()) return scores(output.toTensor());
   const auto parts = tree::sequence_items(output);
   return tree::new_list({scores(parts[0].toTensor()), parts[1]});

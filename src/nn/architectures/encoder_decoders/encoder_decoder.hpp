@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,9 +29,11 @@ class SequenceStack : public Module {
   // The buckets of relative positions [length, total], of the last positions; undefined: there are none.
   virtual at::Tensor buckets(int64_t, int64_t, c10::Device) const { return {}; }
 
-  // "<list>.0" and so on, and the normalization behind them, whose child has the name `norm`.
-  void add_layers(const std::string& list, const std::string& norm, int64_t layers, const SequenceConfig& config,
+  // "<list>.0" and so on.
+  void add_layers(const std::string& list, int64_t layers, const SequenceConfig& config,
                   const SequenceLayerNames& names);
+  // The normalization behind the layers; without this call there is none.
+  void add_last_norm(const std::string& name, const SequenceConfig& config);
   at::Tensor dropped(const at::Tensor& hidden) { return dropout_->call(hidden); }
 
   c10::IValue forward(const Inputs& inputs) override;
@@ -52,6 +56,8 @@ class EncoderDecoder final : public Module {
   EncoderDecoder(std::string kind, std::string input_name, bool takes_mask, double scale)
       : Module(std::move(kind)), input_name_(std::move(input_name)), takes_mask_(takes_mask), scale_(scale) {}
   void set_parts(ModulePtr encoder, ModulePtr decoder, ModulePtr head);
+  // Adds the buffer `final_logits_bias` [1, vocabulary] of zeros, which is added to the logits.
+  void add_logits_bias(int64_t vocabulary, at::ScalarType dtype);
 
   std::vector<std::string> input_names() const override;
 
@@ -62,6 +68,7 @@ class EncoderDecoder final : public Module {
   std::string input_name_;
   bool takes_mask_;
   double scale_;
+  std::optional<size_t> bias_;  // of the logits, among the buffers
   ModulePtr encoder_, decoder_, head_;
 };
 

@@ -1,4 +1,4 @@
-#include "nn/architectures/t5.hpp"
+#include "nn/architectures/encoder_decoders/t5.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "nn/architectures/encoder_decoder.hpp"
+#include "nn/architectures/encoder_decoders/encoder_decoder.hpp"
 #include "nn/architectures/model_config.hpp"
 #include "nn/layers/activation.hpp"
 #include "nn/layers/dropout.hpp"
@@ -95,8 +95,9 @@ class T5Stack final : public SequenceStack {
         buckets_(config.layer.buckets),
         max_distance_(config.max_distance) {
     add_child("embed_tokens", tokens_ = std::make_shared<Embedding>(table));
-    add_layers("block", "final_layer_norm", is_decoder ? config.num_decoder_layers : config.num_layers, config.layer,
+    add_layers("block", is_decoder ? config.num_decoder_layers : config.num_layers, config.layer,
                t5_names(is_decoder, config.layer.is_gated));
+    add_last_norm("final_layer_norm", config.layer);
     drops_output_ = true;
   }
 
