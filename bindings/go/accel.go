@@ -5614,7 +5614,8 @@ type LoraOptions struct {
 	// A map in the same way to numbers: other alphas. Default: none
 	AlphaPattern any
 
-	// A list of the ends of names: modules that are trained whole and saved with the adapter. Default: none
+	// A list of the ends of names: modules that are trained whole and saved with the adapter; each fits one.
+	// Default: none
 	ModulesToSave any
 }
 
@@ -13982,7 +13983,7 @@ func (module *Module) Tie(path string, sourcePath string) error {
 // ModuleFromFolder is accel_module_from_folder. The model of a folder of Hugging Face, as accel_module_from_config()
 // makes it of config.json, with the folder's weights: on the CPU, in the dtype of the files, which are mapped.
 // accel_module_to() moves it and changes the dtype; a model that is trained with mixed precision should be in
-// float32. Weights that the files have as codes stay codes.
+// float32. Weights that the files have as codes (bitsandbytes, GPTQ, AWQ, GGUF) stay codes.
 //
 //   - folder: A folder with config.json, and safetensors or files of torch, one or several with their index; or a
 //     GGUF file.
@@ -14194,8 +14195,8 @@ func (batch *GenerationBatch) Info() (out any, err error) {
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK; ALREADY_EXISTS; INVALID_ARGUMENT that names the field; TYPE_MISMATCH; NOT_FOUND when no linear
-// layer has such a name; UNSUPPORTED for another layer, or one that is split over ranks; INVALID_STATE for a model
-// that is prepared.
+// layer has such a name, or no module one of modules_to_save; UNSUPPORTED for another layer, or one that is split
+// over ranks; INVALID_STATE for a model that is prepared.
 func (module *Module) AddAdapter(name string, options *LoraOptions) error {
 	var given arguments
 	defer given.end()
@@ -14236,7 +14237,7 @@ func (module *Module) LoadAdapter(name string, folder string) error {
 //   - name: One of its adapters.
 //   - folder: The folder, which is made if it is not there.
 //
-// Returns: ACCEL_OK; NOT_FOUND for an adapter that the model lacks; IO.
+// Returns: ACCEL_OK; NOT_FOUND for an adapter that the model lacks, or the stages of a rank; IO.
 func (state *State) SaveAdapter(module *Module, name string, folder string) error {
 	var given arguments
 	defer given.end()
@@ -19587,7 +19588,8 @@ func (state *State) SaveModel(module *Module, folder string, options *SaveModelO
 //   - options: NULL: defaults.
 //
 // Returns: As accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and
-// for a model whose layers are quantized to several kinds.
+// for a model whose layers have several kinds of int8 by rows, or such a kind beside others, or several compute
+// dtypes.
 func (state *State) SaveModelFolder(module *Module, source string, folder string, options *SaveModelOptions) error {
 	var given arguments
 	defer given.end()

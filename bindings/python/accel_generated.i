@@ -452,7 +452,7 @@ static const char accel_generation_batch_options_text[] = "accel_generation_batc
 %}
 %accel_options(accel_generation_batch_options, ACCEL_GENERATION_BATCH_OPTIONS_INIT, )
 %{
-static const char accel_lora_options_text[] = "accel_lora_options_t(*, rank=8, alpha=8, dropout=0, use_rslora=0, use_dora=0, init=ACCEL_LORA_INIT_ZERO, bias=ACCEL_LORA_BIAS_NONE, target_modules=None, exclude_modules=None, layers_to_transform=None, layers_pattern=None, rank_pattern=None, alpha_pattern=None, modules_to_save=None)\n--\n\nLoRA: to the product of a linear layer with a frozen weight comes that of two small trained matrices, scaled by alpha / rank (Hu et al., \"LoRA: Low-Rank Adaptation of Large Language Models\", 2021). Lists, texts and maps are those of PEFT's LoraConfig.\n\nrank: The rank of the matrices. In [1, inf). Default 8\nalpha: The scale is alpha / rank. In [0, inf). Default 8\ndropout: The probability that an input of the adapter is 0 in training. In [0, 1). Default 0\nuse_rslora: 1: the scale is alpha / sqrt(rank) (Kalajdzievski, \"A Rank Stabilization Scaling Factor\", 2023). Default 0\nuse_dora: 1: DoRA, which trains the magnitude of each output as well (Liu et al., 2024). Default 0\ninit: Its first values. Default ZERO\nbias: The biases that are trained as well. Default NONE\ntarget_modules: The linear layers: a list of the ends of their names, such as [\"q_proj\", \"v_proj\"], or one text, a regular expression of whole names. Default: all but children of the model itself, such as lm_head, which \"all-linear\" means too\nexclude_modules: The layers among them that get none, in the same way. Default: none\nlayers_to_transform: A list of INT: only modules with these numbers in their names, as 3 in \"model.layers.3.mlp\". Default: all\nlayers_pattern: A list of STRING: what stands in front of these numbers, such as \"layers\". Default: anything\nrank_pattern: A map from ends of names, regular expressions, to INT: other ranks for these layers. Default: none\nalpha_pattern: A map in the same way to numbers: other alphas. Default: none\nmodules_to_save: A list of the ends of names: modules that are trained whole and saved with the adapter. Default: none";
+static const char accel_lora_options_text[] = "accel_lora_options_t(*, rank=8, alpha=8, dropout=0, use_rslora=0, use_dora=0, init=ACCEL_LORA_INIT_ZERO, bias=ACCEL_LORA_BIAS_NONE, target_modules=None, exclude_modules=None, layers_to_transform=None, layers_pattern=None, rank_pattern=None, alpha_pattern=None, modules_to_save=None)\n--\n\nLoRA: to the product of a linear layer with a frozen weight comes that of two small trained matrices, scaled by alpha / rank (Hu et al., \"LoRA: Low-Rank Adaptation of Large Language Models\", 2021). Lists, texts and maps are those of PEFT's LoraConfig.\n\nrank: The rank of the matrices. In [1, inf). Default 8\nalpha: The scale is alpha / rank. In [0, inf). Default 8\ndropout: The probability that an input of the adapter is 0 in training. In [0, 1). Default 0\nuse_rslora: 1: the scale is alpha / sqrt(rank) (Kalajdzievski, \"A Rank Stabilization Scaling Factor\", 2023). Default 0\nuse_dora: 1: DoRA, which trains the magnitude of each output as well (Liu et al., 2024). Default 0\ninit: Its first values. Default ZERO\nbias: The biases that are trained as well. Default NONE\ntarget_modules: The linear layers: a list of the ends of their names, such as [\"q_proj\", \"v_proj\"], or one text, a regular expression of whole names. Default: all but children of the model itself, such as lm_head, which \"all-linear\" means too\nexclude_modules: The layers among them that get none, in the same way. Default: none\nlayers_to_transform: A list of INT: only modules with these numbers in their names, as 3 in \"model.layers.3.mlp\". Default: all\nlayers_pattern: A list of STRING: what stands in front of these numbers, such as \"layers\". Default: anything\nrank_pattern: A map from ends of names, regular expressions, to INT: other ranks for these layers. Default: none\nalpha_pattern: A map in the same way to numbers: other alphas. Default: none\nmodules_to_save: A list of the ends of names: modules that are trained whole and saved with the adapter; each fits one. Default: none";
 %}
 %accel_options(accel_lora_options, ACCEL_LORA_OPTIONS_INIT, free_value((accel_value_t *)$self->target_modules); free_value((accel_value_t *)$self->exclude_modules); free_value((accel_value_t *)$self->layers_to_transform); free_value((accel_value_t *)$self->layers_pattern); free_value((accel_value_t *)$self->rank_pattern); free_value((accel_value_t *)$self->alpha_pattern); free_value((accel_value_t *)$self->modules_to_save);)
 %{
@@ -3807,7 +3807,7 @@ source_path: A parameter of the same shape.
 Returns: ACCEL_OK, NOT_FOUND or SHAPE_MISMATCH.";
 accel_status_t accel_module_tie(accel_module_t *module, const char *path, const char *source_path);
 
-%feature("docstring") accel_module_from_folder "The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's weights: on the CPU, in the dtype of the files, which are mapped. accel_module_to() moves it and changes the dtype; a model that is trained with mixed precision should be in float32. Weights that the files have as codes stay codes.
+%feature("docstring") accel_module_from_folder "The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's weights: on the CPU, in the dtype of the files, which are mapped. accel_module_to() moves it and changes the dtype; a model that is trained with mixed precision should be in float32. Weights that the files have as codes (bitsandbytes, GPTQ, AWQ, GGUF) stay codes.
 
 folder: A folder with config.json, and safetensors or files of torch, one or several with their index; or a GGUF file.
 quantization: How weights are quantized as they are read: one at a time is in memory as floating-point numbers. NULL, or without a kind: they are not quantized.
@@ -3890,7 +3890,7 @@ accel_status_t accel_generation_batch_info(const accel_generation_batch_t *batch
 module: A model that is not prepared yet; it may be dispatched or offloaded.
 name: Its name, without a dot.
 options: NULL: defaults.
-Returns: ACCEL_OK; ALREADY_EXISTS; INVALID_ARGUMENT that names the field; TYPE_MISMATCH; NOT_FOUND when no linear layer has such a name; UNSUPPORTED for another layer, or one that is split over ranks; INVALID_STATE for a model that is prepared.";
+Returns: ACCEL_OK; ALREADY_EXISTS; INVALID_ARGUMENT that names the field; TYPE_MISMATCH; NOT_FOUND when no linear layer has such a name, or no module one of modules_to_save; UNSUPPORTED for another layer, or one that is split over ranks; INVALID_STATE for a model that is prepared.";
 accel_status_t accel_module_add_adapter(accel_module_t *module, const char *name, const accel_lora_options_t *options);
 
 %feature("docstring") accel_module_load_adapter "Adds an adapter of a folder of PEFT, adapter_config.json and adapter_model.safetensors, and makes it the only active one. The model is as it was if the folder does not fit it.
@@ -3907,7 +3907,7 @@ state: A state.
 module: A model, prepared or not.
 name: One of its adapters.
 folder: The folder, which is made if it is not there.
-Returns: ACCEL_OK; NOT_FOUND for an adapter that the model lacks; IO.";
+Returns: ACCEL_OK; NOT_FOUND for an adapter that the model lacks, or the stages of a rank; IO.";
 accel_status_t accel_save_adapter(accel_state_t *state, const accel_module_t *module, const char *name, const char *folder);
 
 %feature("docstring") accel_module_adapters "Tells what adapters a model has.
@@ -6135,7 +6135,7 @@ module: A model, prepared or not.
 source: The folder that the model comes from.
 folder: Made if missing. May be `source`, whose weights are then replaced.
 options: NULL: defaults.
-Returns: As accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and for a model whose layers are quantized to several kinds.";
+Returns: As accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and for a model whose layers have several kinds of int8 by rows, or such a kind beside others, or several compute dtypes.";
 accel_status_t accel_save_model_folder(accel_state_t *state, const accel_module_t *module, const char *source, const char *folder, const accel_save_model_options_t *options);
 
 %feature("docstring") accel_set_project "Sets the project of a state. Nothing has happened on the disk.

@@ -5,7 +5,7 @@
  *
  * Run again after an interruption, it goes on from its last checkpoint in OUTPUT. In the end OUTPUT has the files of a
  * model that is opened like FOLDER. With --lora RANK only an adapter of that rank is trained, and OUTPUT has PEFT's
- * files of it. */
+ * files of it; with --quantize KIND, too, the weights below it are quantized as they are read (QLoRA). */
 #include <accel.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,11 +17,11 @@ enum { NO_LABEL = -100 }; /* fills short rows; the loss leaves it out */
 
 static const char usage[] =
     "usage: %s FOLDER TEXT|CHATS.jsonl OUTPUT [--steps 100] [--batch 4] [--length 256] [--lr 1e-5] "
-    "[--save-every 50] [--seed 0] [--lora 0]\n";
+    "[--save-every 50] [--seed 0] [--lora 0 [--quantize nf4|fp4|int4|int8]]\n";
 
 /* What the program was asked for. */
 struct request {
-  const char *folder, *data, *output;
+  const char *folder, *data, *output, *quantize;
   int64_t steps, batch, length, save_every, seed, lora;
   double lr;
 };
@@ -40,10 +40,30 @@ static struct request read_request(int argc, char **argv) {
       *numbers[which] = atoll(argv[i + 1]);
     else if (strcmp(argv[i], "--lr") == 0)
       request.lr = atof(argv[i + 1]);
+    else if (strcmp(argv[i], "--quantize") == 0)
+      request.quantize = argv[i + 1];
     else
       fprintf(stderr, usage, argv[0]), exit(2);
   }
+  if (request.quantize != NULL && request.lora == 0) /* quantized weights are not trained */
+    fprintf(stderr, usage, argv[0]), exit(2);
   return request;
+}
+
+static accel_module_t *load_model(const struct request *request) {
+  static const char *const names[] = {"nf4", "fp4", "int4", "int8"};
+  static const accel_quantization_kind_t kinds[] = {ACCEL_QUANTIZATION_KIND_NF4, ACCEL_QUANTIZATION_KIND_FP4,
+                                                    ACCEL_QUANTIZATION_KIND_INT4, ACCEL_QUANTIZATION_KIND_INT8};
+  accel_quantization_options_t quantization = ACCEL_QUANTIZATION_OPTIONS_INIT;
+  accel_module_t *model = NULL;
+  if (request->quantize != NULL) {
+    int which = 0;
+    while (which < 4 && strcmp(request->quantize, names[which]) != 0) which++;
+    if (which == 4) fprintf(stderr, usage, "finetune"), exit(2);
+    quantization.kind = kinds[which];
+  }
+  CHECK(accel_module_from_folder(request->folder, &quantization, &model));
+  return model;
 }
 
 /* Leaves the model as it is, and trains small matrices beside its linear layers. */
@@ -135,7 +155,7 @@ int main(int argc, char **argv) {
   accel_adam_options_t adam = ACCEL_ADAM_OPTIONS_INIT;
   adam.lr = request.lr;
   accel_prepare_item_t plain[3] = {ACCEL_PREPARE_ITEM_INIT, ACCEL_PREPARE_ITEM_INIT, ACCEL_PREPARE_ITEM_INIT}, run[3];
-  CHECK(accel_module_from_folder(request.folder, NULL, &plain[0].module));
+  plain[0].module = load_model(&request);
   CHECK(accel_module_to(plain[0].module, ACCEL_DTYPE_FLOAT32, accel_device(state)));
   if (request.lora > 0) add_adapter(plain[0].module, request.lora);
   CHECK(accel_optimizer_adamw(plain[0].module, &adam, &plain[1].optimizer));

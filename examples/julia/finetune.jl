@@ -5,11 +5,12 @@
 #         chats.jsonl OUTPUT --steps 1000
 #
 # Run again after an interruption, it goes on from its last checkpoint in OUTPUT. In the end OUTPUT has the files of a model that is opened
-# like FOLDER. With --lora RANK only an adapter of that rank is trained, and OUTPUT has PEFT's files of it.
+# like FOLDER. With --lora RANK only an adapter of that rank is trained, and OUTPUT has PEFT's files of it; with --quantize KIND, too, the
+# weights below it are quantized as they are read (QLoRA).
 using Accel, Accel.Autograd, Accel.Checkpoints, Accel.Data, Accel.Layers, Accel.Optimizers, Accel.Training, Printf
 
 const USAGE = "usage: finetune.jl FOLDER TEXT|CHATS.jsonl OUTPUT [--steps 100] [--batch 4] [--length 256] [--lr 1e-5] " *
-    "[--save-every 50] [--seed 0] [--lora 0]"
+    "[--save-every 50] [--seed 0] [--lora 0 [--quantize nf4|fp4|int4|int8]]"
 const NO_LABEL = -100 # fills short rows; the loss leaves it out
 
 """Batches of (tokens, next tokens)."""
@@ -42,18 +43,19 @@ end
 length(ARGS) >= 3 && isodd(length(ARGS)) || error(USAGE)
 folder, data, output = ARGS
 given = Dict(ARGS[4:2:end] .=> ARGS[5:2:end])
-keys(given) ⊆ ("--steps", "--batch", "--length", "--lr", "--save-every", "--seed", "--lora") || error(USAGE)
+keys(given) ⊆ ("--steps", "--batch", "--length", "--lr", "--save-every", "--seed", "--lora", "--quantize") || error(USAGE)
 number(name, default) = parse(typeof(default), get(given, name, string(default)))
-steps, save_every = number("--steps", 100), number("--save-every", 50)
+steps, save_every, lora = number("--steps", 100), number("--save-every", 50), number("--lora", 0)
+quantization = haskey(given, "--quantize") ? (kind = Symbol(given["--quantize"]),) : NamedTuple()
+isempty(quantization) || (quantization.kind in (:nf4, :fp4, :int4, :int8) && lora > 0) || error(USAGE) # quantized weights are not trained
 
 State() do state # the launcher says which precision
     say(parts...) = is_main_process(state) && (println(parts...); flush(stdout))
     project!(state; project_dir = output, automatic_checkpoint_naming = true, total_limit = 2)
     seed = number("--seed", 0)
     seed!(state, seed)
-    network = from_folder(folder)
+    network = from_folder(folder; quantization...)
     to!(network, Float32, Accel.device(state))
-    lora = number("--lora", 0)
     lora > 0 && add_adapter!(network, "finetuned"; rank = lora, alpha = 2.0 * lora)
     model, optimizer, loader = prepare(state, network, AdamW(network; lr = number("--lr", 1e-5)),
         make_loader(folder, data, number("--length", 256), number("--batch", 4), seed))

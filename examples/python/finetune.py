@@ -4,7 +4,8 @@ with .jsonl, as the folder's template writes them.
     accel launch --num-processes 2 --mixed-precision bf16 -- python finetune.py FOLDER chats.jsonl OUTPUT --steps 1000
 
 Run again after an interruption, it goes on from its last checkpoint in OUTPUT. In the end OUTPUT has the files of a model that is opened
-like FOLDER. With --lora RANK only an adapter of that rank is trained, and OUTPUT has PEFT's files of it.
+like FOLDER. With --lora RANK only an adapter of that rank is trained, and OUTPUT has PEFT's files of it; with --quantize KIND, too, the
+weights below it are quantized as they are read (QLoRA).
 """
 
 import argparse
@@ -61,12 +62,15 @@ parser.add_argument("output")
 for name, default in {"steps": 100, "batch": 4, "length": 256, "save-every": 50, "seed": 0, "lora": 0}.items():
     parser.add_argument(f"--{name}", type=int, default=default)
 parser.add_argument("--lr", type=float, default=1e-5)
+parser.add_argument("--quantize", choices=["nf4", "fp4", "int4", "int8"], help="the kind of the weights below the adapter")
 given = parser.parse_args()
+if given.quantize and given.lora == 0:
+    parser.error("--quantize needs --lora: quantized weights are not trained")
 
 # The launcher says which precision.
 accelerator = Accelerator(project_config=ProjectConfiguration(given.output, automatic_checkpoint_naming=True, total_limit=2))
 accel.set_seed(given.seed)
-model = nn.from_folder(given.folder).to(accelerator.device, accel.float32)
+model = nn.from_folder(given.folder, given.quantize).to(accelerator.device, accel.float32)
 if given.lora > 0:
     model.add_adapter("finetuned", rank=given.lora, alpha=2 * given.lora)
 model, optimizer, loader = accelerator.prepare(model, optim.AdamW(model.parameters(), lr=given.lr), make_loader(given))

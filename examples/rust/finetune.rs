@@ -5,14 +5,14 @@
 //!
 //! Run again after an interruption, it goes on from its last checkpoint in OUTPUT. In the end OUTPUT has the files of a
 //! model that is opened like FOLDER. With --lora RANK only an adapter of that rank is trained, and OUTPUT has PEFT's
-//! files of it.
+//! files of it; with --quantize KIND, too, the weights below it are quantized as they are read (QLoRA).
 use accel::*;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Arc;
 
 const USAGE: &str =
     "usage: finetune FOLDER TEXT|CHATS.jsonl OUTPUT [--steps 100] [--batch 4] [--length 256] [--lr 1e-5] \
-    [--save-every 50] [--seed 0] [--lora 0]";
+    [--save-every 50] [--seed 0] [--lora 0 [--quantize nf4|fp4|int4|int8]]";
 const NO_LABEL: f64 = -100.0; // fills short rows; the loss leaves it out
 
 type Anything<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -27,6 +27,7 @@ struct Request {
     seed: i64,
     lora: i64,
     lr: f64,
+    quantize: Option<QuantizationOptions>,
 }
 
 impl Request {
@@ -34,8 +35,17 @@ impl Request {
         let mut arguments = std::env::args().skip(1);
         let mut path = || arguments.next().ok_or(USAGE);
         let paths = [path()?, path()?, path()?];
-        let mut request =
-            Request { paths, steps: 100, batch: 4, length: 256, save_every: 50, seed: 0, lora: 0, lr: 1e-5 };
+        let mut request = Request {
+            paths,
+            steps: 100,
+            batch: 4,
+            length: 256,
+            save_every: 50,
+            seed: 0,
+            lora: 0,
+            lr: 1e-5,
+            quantize: None,
+        };
         while let Some(name) = arguments.next() {
             let value = arguments.next().ok_or(USAGE)?;
             match name.as_str() {
@@ -46,8 +56,12 @@ impl Request {
                 "--seed" => request.seed = value.parse()?,
                 "--lora" => request.lora = value.parse()?,
                 "--lr" => request.lr = value.parse()?,
+                "--quantize" => request.quantize = Some(QuantizationOptions::new().kind(kind_of(&value)?)),
                 _ => return Err(USAGE.into()),
             }
+        }
+        if request.quantize.is_some() && request.lora == 0 {
+            return Err(USAGE.into()); // quantized weights are not trained
         }
         Ok(request)
     }
@@ -64,6 +78,16 @@ impl Request {
         let options = DataLoaderOptions::new().batch_size(self.batch).shuffle(true).seed(self.seed);
         DataLoader::new(&rows, options.collate(Collate::Pad).padding_value(NO_LABEL))
     }
+}
+
+fn kind_of(name: &str) -> Anything<QuantizationKind> {
+    Ok(match name {
+        "nf4" => QuantizationKind::Nf4,
+        "fp4" => QuantizationKind::Fp4,
+        "int4" => QuantizationKind::Int4,
+        "int8" => QuantizationKind::Int8,
+        _ => return Err(USAGE.into()),
+    })
 }
 
 /// How many steps are done, which checkpoints keep.
@@ -102,7 +126,7 @@ fn main() -> Anything<()> {
     let state = StateOptions::new().build()?; // the launcher says which precision
     state.set_project(ProjectOptions::new().project_dir(output).automatic_checkpoint_naming(true).total_limit(2))?;
     state.set_seed(request.seed, DeviceSpecific::No, Deterministic::No)?;
-    let model = Model::from_folder(folder, None)?;
+    let model = Model::from_folder(folder, request.quantize.clone())?;
     model.to(state.device(), Some(DType::Float32))?;
     if request.lora > 0 {
         let lora = LoraOptions::new().rank(request.lora).alpha(2.0 * request.lora as f64);

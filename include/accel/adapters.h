@@ -37,8 +37,8 @@ typedef struct accel_lora_options {
   const accel_value_t *rank_pattern;        /* A map from ends of names, regular expressions, to INT: other ranks for these layers.
                                              * Default: none */
   const accel_value_t *alpha_pattern;       /* A map in the same way to numbers: other alphas. Default: none */
-  const accel_value_t *modules_to_save;     /* A list of the ends of names: modules that are trained whole and saved with the adapter.
-                                             * Default: none */
+  const accel_value_t *modules_to_save;     /* A list of the ends of names: modules that are trained whole and saved with the adapter;
+                                             * each fits one. Default: none */
 } accel_lora_options_t;
 
 /** Adds an adapter to linear layers, and makes it the only active one. Nothing else of the model is trained from then on but what
@@ -47,8 +47,8 @@ typedef struct accel_lora_options {
  * @param module A model that is not prepared yet; it may be dispatched or offloaded.
  * @param name Its name, without a dot.
  * @param options NULL: defaults.
- * @return ACCEL_OK; ALREADY_EXISTS; INVALID_ARGUMENT that names the field; TYPE_MISMATCH; NOT_FOUND when no linear layer has such a name;
- *   UNSUPPORTED for another layer, or one that is split over ranks; INVALID_STATE for a model that is prepared.
+ * @return ACCEL_OK; ALREADY_EXISTS; INVALID_ARGUMENT that names the field; TYPE_MISMATCH; NOT_FOUND when no linear layer has such a name,
+ *   or no module one of modules_to_save; UNSUPPORTED for another layer, or one that is split over ranks; INVALID_STATE for a model that is prepared.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_add_adapter(accel_module_t *module, const char *name, const accel_lora_options_t *ACCEL_NULLABLE options);
@@ -69,7 +69,7 @@ accel_module_load_adapter(accel_module_t *module, const char *name, const char *
  * @param module A model, prepared or not.
  * @param name One of its adapters.
  * @param folder The folder, which is made if it is not there.
- * @return ACCEL_OK; NOT_FOUND for an adapter that the model lacks; IO.
+ * @return ACCEL_OK; NOT_FOUND for an adapter that the model lacks, or the stages of a rank; IO.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_save_adapter(accel_state_t *state, const accel_module_t *module, const char *name, const char *folder);

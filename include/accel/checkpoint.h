@@ -140,7 +140,7 @@ accel_save_model(accel_state_t *state, const accel_module_t *module, const char 
  * @param folder Made if missing. May be `source`, whose weights are then replaced.
  * @param options NULL: defaults.
  * @return As accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and for a model
- *         whose layers are quantized to several kinds.
+ *         whose layers have several kinds of int8 by rows, or such a kind beside others, or several compute dtypes.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_save_model_folder(accel_state_t *state, const accel_module_t *module, const char *source, const char *folder,

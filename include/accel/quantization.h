@@ -39,7 +39,7 @@ typedef struct accel_quantization_options {
 
 /** The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's weights: on the
  * CPU, in the dtype of the files, which are mapped. accel_module_to() moves it and changes the dtype; a model that is trained
- * with mixed precision should be in float32. Weights that the files have as codes stay codes.
+ * with mixed precision should be in float32. Weights that the files have as codes (bitsandbytes, GPTQ, AWQ, GGUF) stay codes.
  * @param folder A folder with config.json, and safetensors or files of torch, one or several with their index; or a GGUF file.
  * @param quantization How weights are quantized as they are read: one at a time is in memory as floating-point numbers. NULL, or
  *   without a kind: they are not quantized.

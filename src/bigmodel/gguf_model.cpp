@@ -147,7 +147,7 @@ class GgufReader {
     const int64_t rows = entry.shape[0], columns = entry.shape[1];
     const kernels::WeightFormat format = checkpoint::weight_format(entry.type);
     const int64_t groups = kernels::groups_of_row(format, columns);
-    nn::CodedMatrix matrix{format, entry.shape, false, {}, {}, {}};
+    nn::CodedMatrix matrix{format, entry.shape, false, {}, {}, {}, {}};
     matrix.codes = at::empty({rows, kernels::row_bytes(format, columns)}, at::kByte);
     matrix.scales = at::empty({rows, groups}, at::kFloat);
     if (format.has_offsets) matrix.offsets = at::empty({rows, groups}, at::kFloat);

@@ -15,6 +15,8 @@
 #include "checkpoint/formats/model_files.hpp"
 #include "nn/architectures/architecture.hpp"
 #include "nn/creation_device.hpp"
+#include "nn/quantized/packed_format.hpp"
+#include "nn/quantized/packed_weights.hpp"
 #include "nn/quantized/quantization_config.hpp"
 #include "nn/quantized/quantized_model.hpp"
 #include "os/list_folder.hpp"
@@ -44,8 +46,8 @@ Json read_config(const std::string& path) {
 // Codes of files would be read as numbers where they have the sizes of the weight.
 void refuse_codes(const std::string& folder, const nn::NamedTensors& weights) {
   for (const auto& [name, tensor] : weights)
-    require(!ends_with(name, ".SCB") && name.find(".quant_state.") == std::string::npos, Status::kInvalidArgument, "'",
-            folder, "' has quantized weights, as '", name,
+    require(!ends_with(name, ".SCB") && !ends_with(name, ".qweight") && name.find(".quant_state.") == std::string::npos,
+            Status::kInvalidArgument, "'", folder, "' has quantized weights, as '", name,
             "' says, and its config.json has no quantization_config; expected one that says how to read them");
 }
 
@@ -60,15 +62,18 @@ nn::ModulePtr load_model_folder(const std::string& folder, const nn::Quantizatio
   const std::string path = folder + "/" + kConfigFile;
   const Json config = read_config(path);
   const std::optional<nn::QuantizationOptions> stored = nn::read_quantization_config(config);
-  require(!stored || quantization == nullptr, Status::kInvalidArgument, "'", path,
+  const std::optional<nn::PackedFormat> packed = nn::read_packed_format(config);
+  const bool is_stored = stored || packed;
+  require(!is_stored || quantization == nullptr, Status::kInvalidArgument, "'", path,
           "' has a quantization_config, and other options are given; expected none for weights that are quantized");
   nn::ModulePtr model;
   {
     const nn::CreationDevice meta(c10::Device(c10::kMeta), false);
-    model = nn::module_from_config(stored ? print_json(nn::with_quantization_config(config, Json())) : path);
+    model = nn::module_from_config(is_stored ? print_json(nn::with_quantization_config(config, Json())) : path);
   }
   nn::NamedTensors weights = checkpoint::load_state_dict(folder);
-  if (!stored) refuse_codes(folder, weights);
+  if (!is_stored) refuse_codes(folder, weights);
+  if (packed) weights = nn::unpack_weights(*model, weights, *packed);
   if (stored)
     require(!nn::prepare_quantized(*model, weights, nn::make_quantized_kind(*stored)).empty(), Status::kNotFound, "'",
             folder,
@@ -88,7 +93,7 @@ void write_quantization_config(const std::string& folder, const nn::Module& mode
   const std::string path = folder + "/" + kConfigFile;
   const Json quantization = nn::quantization_config(model);
   const Json config = read_config(path);
-  if (quantization.is_null() && !nn::read_quantization_config(config)) return;
+  if (quantization.is_null() && json_member(config, "quantization_config") == nullptr) return;
   replace_file(path, print_json(nn::with_quantization_config(config, quantization)) + "\n");
 }
 

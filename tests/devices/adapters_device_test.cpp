@@ -14,7 +14,9 @@
 #include "device_fixture.hpp"
 #include "nn/adapters/adapters.hpp"
 #include "nn/architectures/architecture.hpp"
+#include "nn/layers/projection.hpp"
 #include "nn/module_walks.hpp"
+#include "nn/quantized/quantized_model.hpp"
 
 namespace accel::nn {
 namespace adapters_device_test {
@@ -101,6 +103,31 @@ TEST_F(AdaptersDevice, StandBesideOffloadedWeights) {
     for (const auto& [path, tensor] : adapter_tensors(*other, kName)) EXPECT_EQ(tensor.device(), device()) << path;
     expect_close(computed_by(*other, device()), computed_by(*model, c10::Device(c10::kCPU)));
   }
+}
+
+// The CPU computes with the numbers that the codes stand for.
+TEST_F(AdaptersDevice, StandOnQuantizedWeights) {
+  for (const char* const kind : {"nf4", "int4", "int8_grouped", "float8_e4m3"})
+    for (const bool is_dora : {false, true}) {
+      SCOPED_TRACE(kind);
+      const ModulePtr model = decoder(), other = decoder();
+      QuantizationOptions options;
+      options.kind = kind;
+      const std::vector<std::string> layers = quantize_model(*other, options);
+      {
+        const at::NoGradGuard no_grad;
+        for (const std::string& layer : layers) {
+          const auto& quantized = dynamic_cast<const Projection&>(*other->find(layer));
+          at::Tensor(model->find(layer)->parameter(Projection::kWeight)).copy_(quantized.whole_weight());
+        }
+      }
+      add_known_adapter(*model, is_dora);
+      other->to(std::nullopt, device());
+      add_known_adapter(*other, is_dora);
+      for (const std::string& layer : layers)
+        EXPECT_EQ(other->find(layer)->parameter(Projection::kWeight).device(), device()) << layer;
+      expect_close(computed_by(*other, device()), computed_by(*model, c10::Device(c10::kCPU)));
+    }
 }
 
 }  // namespace adapters_device_test

@@ -140,6 +140,18 @@ class LanguagePrograms(unittest.TestCase):
         with open(os.path.join(saved, "adapter_config.json"), encoding="utf-8") as file:
             self.assertEqual(json.load(file)["r"], 4)
 
+    def test_finetune_an_adapter_on_quantized_weights(self):
+        saved = self.compare_finetune("chats.jsonl", "--lora", "4", "--quantize", "nf4", saved=("adapter_config.json", "adapter_model.safetensors"))
+        with open(os.path.join(saved, "adapter_config.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["r"], 4)
+        for language in LANGUAGES:
+            output = os.path.join(self.folder, f"refused.{language}")
+            for more in (["--quantize", "nf4"], ["--lora", "4", "--quantize", "int3"]):
+                refused = subprocess.run(program(language, "finetune", self.model, os.path.join(self.folder, "chats.jsonl"), output, *more),
+                                         capture_output=True, check=False)
+                self.assertNotEqual(refused.returncode, 0, f"{language}: {more}")
+                self.assertIn(b"nf4", refused.stderr, language)
+
     def test_finetune_goes_on_after_it_was_killed(self):
         whole = self.lines_of_finetune(next(iter(LANGUAGES)), "chats.jsonl", os.path.join(self.folder, "whole"), 40)
         for language in LANGUAGES:

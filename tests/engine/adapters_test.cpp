@@ -22,6 +22,8 @@
 #include "nn/layers/linear.hpp"
 #include "nn/layers/sequential.hpp"
 #include "nn/module_walks.hpp"
+#include "os/regular_file.hpp"
+#include "os/replaced_file.hpp"
 #include "report/temporary_folder.hpp"
 
 namespace accel::nn {
@@ -301,6 +303,33 @@ TEST(Adapters, ConfigurationsThatMeanMoreAreRefused) {
   expect_error(Status::kTypeMismatch, "r", [&] { read(R"({"r": "four"})"); });
   expect_error(Status::kInvalidArgument, "target_modules has 1", [&] { read(R"({"target_modules": [1]})"); });
   expect_error(Status::kInvalidArgument, "rank_pattern has 0.5", [&] { read(R"({"rank_pattern": {"a": 0.5}})"); });
+}
+
+// Regression: such a name was ignored, and nothing beside the adapter was trained.
+TEST(Adapters, ModulesToSaveAreThere) {
+  const auto model = two_layers();
+  LoraConfig config = random_lora({"0"});
+  config.modules_to_save = {"1", "head"};
+  expect_error(Status::kNotFound, "modules_to_save has 'head', which fits no module",
+               [&] { add_lora(*model, kName, config); });
+  EXPECT_TRUE(adapter_names(*model).empty());
+  config.modules_to_save = {"1"};
+  add_lora(*model, kName, config);
+  EXPECT_TRUE(model->find("1")->parameter(0).requires_grad());
+  // Folders of PEFT name the heads of all classes; one of them has to be there.
+  const TemporaryFolder folder;
+  checkpoint::save_adapter(*model, kName, folder.path());
+  const std::string path = folder.path() + "/adapter_config.json", written = RegularFile(path).read();
+  const auto load_with = [&](const std::string& names) {
+    std::string text = written;
+    const std::string field = R"("modules_to_save":["1"])";
+    replace_file(path, text.replace(text.find(field), field.size(), R"("modules_to_save":)" + names));
+    const auto other = two_layers();
+    checkpoint::load_adapter(*other, kName, folder.path());
+    return find_adapter(*other, kName).config->modules_to_save;
+  };
+  EXPECT_EQ(load_with(R"(["1","score"])"), std::vector<std::string>{"1"});
+  expect_error(Status::kNotFound, "modules_to_save has 'score'", [&] { load_with(R"(["score"])"); });
 }
 
 TEST(Adapters, RefuseWhatTheyCannotDo) {

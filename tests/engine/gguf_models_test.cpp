@@ -10,9 +10,13 @@
 #include "architecture_fixture.hpp"
 #include "bigmodel/gguf_model.hpp"
 #include "bigmodel/model_folder.hpp"
+#include "checkpoint/formats/gguf/gguf_header.hpp"
+#include "checkpoint/formats/safetensors.hpp"
 #include "expect_error.hpp"
+#include "nn/architectures/hub_names.hpp"
 #include "nn/module_walks.hpp"
 #include "nn/quantized/quantized_model.hpp"
+#include "os/replaced_file.hpp"
 #include "report/temporary_folder.hpp"
 #include "tensor/tree.hpp"
 
@@ -61,6 +65,26 @@ TEST_F(GgufModels, HoldTheCodesOfTheFile) {
   // A table that is the head, too, is decoded.
   const nn::ModulePtr tied = load_gguf_model(write(bytes_of(*json_member(recorded(1), "file"))));
   EXPECT_EQ(nn::quantized_layers(*tied).size(), 2U * 7);
+}
+
+// Their layers have several kinds.
+TEST_F(GgufModels, AreSavedAsFolders) {
+  for (size_t place = 0; place < 2; place++) {
+    const Json fixture = recorded(place);
+    SCOPED_TRACE(json_text(fixture, "name", ""));
+    const std::string bytes = bytes_of(*json_member(fixture, "file")), path = write(bytes);
+    const nn::ModulePtr model = load_gguf_model(path);
+    const tests::TemporaryFolder saved;
+    const Json config = config_of_gguf(checkpoint::parse_gguf_header(bytes, path).metadata, place == 0, 48, path);
+    replace_file(saved.path() + "/config.json", print_json(config));
+    checkpoint::save_safetensors(saved.path() + "/model.safetensors",
+                                 nn::HubNames(*model).to_files(model->state_dict()), {});
+    write_quantization_config(saved.path(), *model);
+    const nn::ModulePtr again = load_model_folder(saved.path());
+    again->train(false);
+    EXPECT_EQ(nn::quantized_layers(*again), nn::quantized_layers(*model));
+    EXPECT_TRUE(logits_of(*again, fixture).equal(logits_of(*model, fixture)));
+  }
 }
 
 TEST_F(GgufModels, WhatIsNotHereIsRefusedByName) {

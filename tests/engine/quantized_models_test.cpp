@@ -242,10 +242,11 @@ struct KindCase {
   double bits;   // of an element, with scales
   bool double_scales = false, offsets = false;
 };
-constexpr KindCase kKinds[] = {{"int8", 0.01, 8.3},       {"int8_dynamic", 0.02, 8.3},     {"llm_int8", 0.02, 8.3},
-                               {"nf4", 0.12, 4.6},        {"nf4", 0.12, 4.3, true},        {"fp4", 0.16, 4.6},
-                               {"int4", 0.12, 4.6},       {"int4", 0.1, 5.1, false, true}, {"float8_e4m3", 0.04, 8.3},
-                               {"float8_e5m2", 0.08, 8.3}};
+constexpr KindCase kKinds[] = {
+    {"int8", 0.01, 8.3},        {"int8_dynamic", 0.02, 8.3},     {"llm_int8", 0.02, 8.3},
+    {"nf4", 0.12, 4.6},         {"nf4", 0.12, 4.3, true},        {"fp4", 0.16, 4.6},
+    {"int4", 0.12, 4.6},        {"int4", 0.1, 5.1, false, true}, {"float8_e4m3", 0.04, 8.3},
+    {"float8_e5m2", 0.08, 8.3}, {"int8_grouped", 0.01, 8.6},     {"int8_grouped", 0.01, 9.1, false, true}};
 
 QuantizationOptions options_of(const KindCase& each) {
   QuantizationOptions options = options_of(each.kind);
@@ -485,6 +486,8 @@ TEST_F(QuantizedModels, ReadTheConfigurationOfBitsandbytes) {
   EXPECT_EQ(of_8bit->kind, "llm_int8");
   EXPECT_EQ(of_8bit->outlier_threshold, 4.5);
   EXPECT_FALSE(read(R"({"quant_method":"gptq","bits":4})").has_value());
+  EXPECT_EQ(read(R"({"quant_method":"accel","kinds":["int8_grouped","int4"],"compute_dtype":"bfloat16"})")->kind,
+            "int8_grouped");
   EXPECT_FALSE(read("{}").has_value());
   EXPECT_FALSE(read("null").has_value());
   expect_error(Status::kInvalidArgument, "expected one of them", [&] { read(R"({"quant_method":"bitsandbytes"})"); });

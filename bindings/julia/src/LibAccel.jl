@@ -6750,7 +6750,7 @@ accel_module_tie(var"module", path, source_path) =
 """
     accel_module_from_folder(folder, quantization, out)
 
-The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's weights: on the CPU, in the dtype of the files, which are mapped. accel_module_to() moves it and changes the dtype; a model that is trained with mixed precision should be in float32. Weights that the files have as codes stay codes.
+The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's weights: on the CPU, in the dtype of the files, which are mapped. accel_module_to() moves it and changes the dtype; a model that is trained with mixed precision should be in float32. Weights that the files have as codes (bitsandbytes, GPTQ, AWQ, GGUF) stay codes.
 
 - `folder`: A folder with config.json, and safetensors or files of torch, one or several with their index; or a GGUF file.
 - `quantization`: `nothing`/`C_NULL` is allowed. How weights are quantized as they are read: one at a time is in memory as floating-point numbers. NULL, or without a kind: they are not quantized.
@@ -6913,7 +6913,7 @@ Adds an adapter to linear layers, and makes it the only active one. Nothing else
 - `name`: Its name, without a dot.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
-Returns: ACCEL_OK; ALREADY_EXISTS; INVALID_ARGUMENT that names the field; TYPE_MISMATCH; NOT_FOUND when no linear layer has such a name; UNSUPPORTED for another layer, or one that is split over ranks; INVALID_STATE for a model that is prepared.
+Returns: ACCEL_OK; ALREADY_EXISTS; INVALID_ARGUMENT that names the field; TYPE_MISMATCH; NOT_FOUND when no linear layer has such a name, or no module one of modules_to_save; UNSUPPORTED for another layer, or one that is split over ranks; INVALID_STATE for a model that is prepared.
 
 Threads: object.
 """
@@ -6946,7 +6946,7 @@ Writes an adapter as a folder of PEFT. Collective for a model of which ranks sto
 - `name`: One of its adapters.
 - `folder`: The folder, which is made if it is not there.
 
-Returns: ACCEL_OK; NOT_FOUND for an adapter that the model lacks; IO.
+Returns: ACCEL_OK; NOT_FOUND for an adapter that the model lacks, or the stages of a rank; IO.
 
 Threads: object, waits.
 """
@@ -11387,7 +11387,7 @@ Writes a model as a folder that other programs open, transformers among them: it
 - `folder`: Made if missing. May be `source`, whose weights are then replaced.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
-Returns: As accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and for a model whose layers are quantized to several kinds.
+Returns: As accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and for a model whose layers have several kinds of int8 by rows, or such a kind beside others, or several compute dtypes.
 
 Threads: object, waits.
 """

@@ -303,7 +303,7 @@ class accel_lora_options_t:
     layers_pattern: A list of STRING: what stands in front of these numbers, such as "layers". Default: anything
     rank_pattern: A map from ends of names, regular expressions, to INT: other ranks for these layers. Default: none
     alpha_pattern: A map in the same way to numbers: other alphas. Default: none
-    modules_to_save: A list of the ends of names: modules that are trained whole and saved with the adapter. Default: none
+    modules_to_save: A list of the ends of names: modules that are trained whole and saved with the adapter; each fits one. Default: none
     """
     rank: int
     alpha: float

@@ -5,7 +5,7 @@
 //
 // Run again after an interruption, it goes on from its last checkpoint in OUTPUT. In the end OUTPUT has the files of a
 // model that is opened like FOLDER. With --lora RANK only an adapter of that rank is trained, and OUTPUT has PEFT's
-// files of it.
+// files of it; with --quantize KIND, too, the weights below it are quantized as they are read (QLoRA).
 package main
 
 import (
@@ -20,9 +20,13 @@ import (
 
 const noLabel = -100 // fills short rows; the loss leaves it out
 
+// The kinds of --quantize.
+var kinds = map[string]accel.QuantizationKind{"nf4": accel.QuantizationKindNf4, "fp4": accel.QuantizationKindFp4,
+	"int4": accel.QuantizationKindInt4, "int8": accel.QuantizationKindInt8}
+
 // What the program was asked for.
 type request struct {
-	folder, data, output                  string
+	folder, data, output, quantize        string
 	steps, batch, length, saveEvery, seed int64
 	lora                                  int64
 	lr                                    float64
@@ -37,9 +41,21 @@ func readRequest(arguments []string) request {
 	flags.Int64Var(&given.saveEvery, "save-every", 50, "steps between checkpoints")
 	flags.Int64Var(&given.seed, "seed", 0, "of the order")
 	flags.Int64Var(&given.lora, "lora", 0, "the rank of an adapter that is trained alone; 0: all is trained")
+	flags.StringVar(&given.quantize, "quantize", "", "the kind of the weights below the adapter: nf4, fp4, int4 or int8")
 	flags.Float64Var(&given.lr, "lr", 1e-5, "the learning rate")
 	must.Do(flags.Parse(arguments[3:]))
+	if _, isKnown := kinds[given.quantize]; given.quantize != "" && (!isKnown || given.lora == 0) { // quantized weights are not trained
+		must.Do(fmt.Errorf("--quantize is %s with --lora %d; expected nf4, fp4, int4 or int8, and a rank", given.quantize, given.lora))
+	}
 	return given
+}
+
+func loadModel(given request) *accel.Module {
+	var options *accel.QuantizationOptions
+	if given.quantize != "" {
+		options = &accel.QuantizationOptions{Kind: accel.Ptr(kinds[given.quantize])}
+	}
+	return must.Get(accel.ModuleFromFolder(given.folder, options))
 }
 
 // Batches of [tokens, next tokens].
@@ -88,7 +104,7 @@ func trainStep(state *accel.State, model *accel.Module, optimizer *accel.Optimiz
 
 func main() {
 	if len(os.Args) < 4 {
-		fmt.Fprintf(os.Stderr, "usage: %s FOLDER TEXT|CHATS.jsonl OUTPUT [--steps 100] [--batch 4] [--length 256] [--lr 1e-5] [--save-every 50] [--seed 0]\n",
+		fmt.Fprintf(os.Stderr, "usage: %s FOLDER TEXT|CHATS.jsonl OUTPUT [--steps 100] [--batch 4] [--length 256] [--lr 1e-5] [--save-every 50] [--seed 0] [--lora 0 [--quantize nf4|fp4|int4|int8]]\n",
 			os.Args[0])
 		os.Exit(2)
 	}
@@ -98,7 +114,7 @@ func main() {
 	must.Do(state.SetProject(&accel.ProjectOptions{ProjectDir: given.output, AutomaticCheckpointNaming: accel.Ptr(true),
 		TotalLimit: accel.Ptr[int64](2)}))
 	must.Do(state.SetSeed(given.seed, false, false))
-	network := must.Get(accel.ModuleFromFolder(given.folder, nil))
+	network := loadModel(given)
 	must.Do(network.To(accel.DtypeFloat32, state.Device()))
 	if given.lora > 0 {
 		alpha := 2 * float64(given.lora)

@@ -155,7 +155,24 @@ void PreparedFiles::save_adapter(const nn::ModulePtr& module, const std::string&
                                  bool writes) const {
   training_.require_known_parts();
   const nn::Module& model = *unwrap_model(module);
-  const nn::AddedAdapter added = nn::find_adapter(model, name);
+  const auto staged = std::find_if(prepared_.models.begin(), prepared_.models.end(), [&](const ModelEntry& entry) {
+    return entry.model == unwrap_model(module) && entry.parallel() != nullptr && is_in_stages(*entry.parallel());
+  });
+  if (staged != prepared_.models.end())
+    checkpoint::run_on_all_ranks(ranks_of(state_, false), [&] {
+      const nn::AdapterNames names = nn::adapter_names(model);
+      require(std::find(names.begin(), names.end(), name) != names.end(), Status::kNotFound,
+              "the stages of this rank have no layer of the adapter '", name,
+              "'; expected an adapter that was added, with layers in the stages of each rank, to save it");
+      return std::string();
+    });
+  nn::AddedAdapter added = nn::find_adapter(model, name);
+  if (staged != prepared_.models.end()) {
+    nn::NamedTensors names;  // in all stages
+    for (const auto& entry : ModelState(staged->parallel()).state_dict().toGenericDict())
+      names.emplace_back(entry.key().toStringRef(), at::Tensor());
+    added.layers = nn::adapter_layers(name, names);
+  }
   const nn::NamedTensors tensors = whole_state_dict(
       module, writes, "", [&](const std::string& path) { return nn::is_saved_with_adapter(added, name, path); });
   if (!writes) return;

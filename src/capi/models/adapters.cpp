@@ -78,7 +78,7 @@ c10::IValue adapter_value(const nn::Module& model, const std::string& name) {
   map.insert("active", added.is_active);
   map.insert("merged", added.is_merged);
   map.insert("layers", list_of_names(added.layers));
-  map.insert("config", tree::from_json(checkpoint::adapter_config(model, name), name));
+  map.insert("config", tree::from_json(checkpoint::adapter_config(model, name, added.layers), name));
   return map;
 }
 

@@ -210,7 +210,7 @@ nn::LoraConfig read_adapter_config(const Json& config, const std::string& source
   return read;
 }
 
-Json adapter_config(const nn::Module& model, const std::string& name) {
+Json adapter_config(const nn::Module& model, const std::string& name, const std::vector<std::string>& layers) {
   const nn::AddedAdapter added = nn::find_adapter(model, name);
   const nn::LoraConfig& config = *added.config;
   const bool names_all = config.targets.endings == std::vector<std::string>{"all-linear"};
@@ -223,7 +223,7 @@ Json adapter_config(const nn::Module& model, const std::string& name) {
   add("r", Json::number(config.shape.rank));
   add("lora_alpha", Json::number(config.alpha));
   add("lora_dropout", Json::number(config.shape.dropout));
-  add("target_modules", names_all ? json_list(added.layers) : json_pattern(config.targets));
+  add("target_modules", names_all ? json_list(layers) : json_pattern(config.targets));
   add("exclude_modules", json_pattern(config.excluded));
   add("fan_in_fan_out", Json(is_conv1d(model, added.layers.front())));
   add("bias", Json(config.bias));
@@ -248,7 +248,7 @@ void save_adapter(const nn::Module& model, const std::string& name, const std::s
   const nn::HubNames names(model);
   for (const auto& [path, tensor] : nn::adapter_tensors(model, name, state))
     tensors.emplace_back(name_in_files(names, path, tensor), tensor);
-  const std::string config = print_json(adapter_config(model, name)) + "\n";
+  const std::string config = print_json(adapter_config(model, name, nn::adapter_layers(name, state))) + "\n";
   make_folders(folder);
   save_safetensors(folder + "/" + kTensorFile, tensors, {{"format", "pt"}});
   replace_file(folder + "/" + kConfigFile, config);
@@ -256,7 +256,10 @@ void save_adapter(const nn::Module& model, const std::string& name, const std::s
 
 std::vector<std::string> load_adapter(nn::Module& model, const std::string& name, const std::string& folder) {
   const std::string path = folder + "/" + kConfigFile;
-  const nn::LoraConfig config = read_adapter_config(parse_json(RegularFile(path).read(), path), path);
+  nn::LoraConfig config = read_adapter_config(parse_json(RegularFile(path).read(), path), path);
+  // PEFT lists the heads of all classes of models there.
+  const std::vector<std::string> saved = nn::names_of_modules(model, config.modules_to_save);
+  if (!saved.empty()) config.modules_to_save = saved;
   const NamedTensors tensors = load_safetensors(folder + "/" + kTensorFile).tensors;
   for (const auto& [tensor_name, tensor] : tensors)
     require(starts_with(tensor_name, kTensorPrefix), Status::kCorrupt, folder, "/", kTensorFile, ": a tensor is '",

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "json/json.hpp"
 #include "nn/adapters/adapters.hpp"
@@ -13,8 +14,8 @@ namespace accel::checkpoint {
 // A LoraConfig of PEFT. Fields that describe only where it was made are not looked at; those that would change what the
 // adapter computes, and are not known here, are errors.
 nn::LoraConfig read_adapter_config(const Json& config, const std::string& source);
-// With all names of layers in place of "all-linear".
-Json adapter_config(const nn::Module& model, const std::string& name);
+// With the names of its layers in place of "all-linear": all of them, which this rank's part of a model may lack.
+Json adapter_config(const nn::Module& model, const std::string& name, const std::vector<std::string>& layers);
 
 void save_adapter(const nn::Module& model, const std::string& name, const std::string& folder);
 // With the values of a state dict of the model.

@@ -383,7 +383,7 @@ constexpr OptionField kLoraOptions[] = {
     {"layers_pattern", "A list of STRING: what stands in front of these numbers, such as \"layers\". Default: anything", OptionKind::kObject, 8, 72, 74, kNone, nullptr, nullptr, "anything", nullptr, 0, false},
     {"rank_pattern", "A map from ends of names, regular expressions, to INT: other ranks for these layers. Default: none", OptionKind::kObject, 8, 80, 84, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"alpha_pattern", "A map in the same way to numbers: other alphas. Default: none", OptionKind::kObject, 8, 88, 47, kNone, nullptr, nullptr, "none", nullptr, 0, false},
-    {"modules_to_save", "A list of the ends of names: modules that are trained whole and saved with the adapter. Default: none", OptionKind::kObject, 8, 96, 87, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"modules_to_save", "A list of the ends of names: modules that are trained whole and saved with the adapter; each fits one. Default: none", OptionKind::kObject, 8, 96, 102, kNone, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
 constexpr OptionField kAdamOptions[] = {

@@ -19,6 +19,7 @@ namespace accel::nn {
 namespace {
 
 constexpr const char* kSavedMagnitudes = ".lora_magnitude_vector";
+constexpr const char* kFirstFactors = ".lora_A";
 
 // Calls visit(name, projection, lora) for each adapter of each layer.
 template <typename Visit>
@@ -94,6 +95,10 @@ std::vector<std::string> add_lora(Module& model, const std::string& name, const 
   const AdapterNames present = adapter_names(model);
   require(std::find(present.begin(), present.end(), name) == present.end(), Status::kAlreadyExists,
           "the model has an adapter '", name, "'; expected another name, or accel_module_remove_adapter() before");
+  const std::vector<std::string> found = names_of_modules(model, config.modules_to_save);
+  for (const std::string& module : config.modules_to_save)
+    require(std::find(found.begin(), found.end(), module) != found.end(), Status::kNotFound, "modules_to_save has '",
+            module, "', which fits no module of the model; expected the end of a name, such as 'lm_head'");
   const std::vector<LoraTarget> targets = lora_targets(model, config);
   std::vector<std::string> layers;
   for (const LoraTarget& target : targets) layers.push_back(target.name);
@@ -177,13 +182,33 @@ AddedAdapter find_adapter(const Module& model, const std::string& name) {
   return added;
 }
 
+std::vector<std::string> adapter_layers(const std::string& name, const NamedTensors& state) {
+  std::vector<std::string> layers;
+  const std::string end = kFirstFactors + kept_end(name);
+  for (const auto& [path, tensor] : state)
+    if (ends_with(path, end)) layers.push_back(path.substr(0, path.size() - end.size()));
+  return layers;
+}
+
+std::vector<std::string> names_of_modules(const Module& model, const std::vector<std::string>& names) {
+  std::vector<std::string> found;
+  const NamedModules modules = named_modules(model);
+  std::copy_if(names.begin(), names.end(), std::back_inserter(found), [&](const std::string& name) {
+    return std::any_of(modules.begin(), modules.end(), [&](const auto& entry) {
+      return !is_of_adapter(entry.first) && ends_with_any(entry.first, {name});
+    });
+  });
+  return found;
+}
+
 bool is_saved_with_adapter(const AddedAdapter& added, const std::string& name, const std::string& path) {
   if (is_of_adapter(path)) return ends_with(path, kept_end(name));
   return is_trained_beside(path, *added.config, added.layers);
 }
 
 NamedTensors adapter_tensors(const Module& model, const std::string& name, const NamedTensors& state) {
-  const AddedAdapter added = find_adapter(model, name);
+  AddedAdapter added = find_adapter(model, name);
+  added.layers = adapter_layers(name, state);
   NamedTensors tensors;
   for (const auto& [path, tensor] : state) {
     if (!is_saved_with_adapter(added, name, path)) continue;

@@ -14,7 +14,8 @@
 namespace accel::nn {
 
 // Adds the adapter to each target and makes it the only active one. Of the model nothing is trained from then on but
-// active adapters, and what `config` says beside them. Returns the names of the layers.
+// active adapters, and what `config` says beside them. Returns the names of the layers. kNotFound for a name in
+// modules_to_save that fits no module.
 std::vector<std::string> add_lora(Module& model, const std::string& name, const LoraConfig& config);
 
 // In the order in which they were added.
@@ -39,6 +40,11 @@ struct AddedAdapter {
   bool is_active = false, is_merged = false;
 };
 AddedAdapter find_adapter(const Module& model, const std::string& name);
+// The layers whose parameters of the adapter a state dict has: those of a whole model, of which this rank may have a
+// part.
+std::vector<std::string> adapter_layers(const std::string& name, const NamedTensors& state);
+// Returns those of the names that fit modules of the model, as modules_to_save needs them.
+std::vector<std::string> names_of_modules(const Module& model, const std::vector<std::string>& names);
 
 // The parameters of an adapter and of the modules that are saved with it, under their names without the adapter's:
 // "layers.0.q_proj.lora_A.weight". Tensors share memory with the model.

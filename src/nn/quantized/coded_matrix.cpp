@@ -20,7 +20,7 @@ using kernels::WeightCode;
 at::Tensor unscaled_values(const CodedMatrix& matrix, int64_t rows, int64_t columns) {
   const WeightCode code = matrix.format.code;
   const at::Tensor& codes = matrix.codes;
-  if (code == WeightCode::kInt8) return codes.to(at::kFloat).view({rows, columns});
+  if (code == WeightCode::kInt8) return codes.view(at::kChar).to(at::kFloat).view({rows, columns});
   if (code == WeightCode::kFloat8E4M3) return codes.view(at::kFloat8_e4m3fn).to(at::kFloat).view({rows, columns});
   if (code == WeightCode::kFloat8E5M2) return codes.view(at::kFloat8_e5m2).to(at::kFloat).view({rows, columns});
   const at::Tensor bytes = codes.reshape({rows, -1}).to(at::kInt);
@@ -60,6 +60,14 @@ kernels::QuantizedWeight CodedMatrix::of_kernels() const {
   return weight;
 }
 
+at::Tensor CodedMatrix::in_stored_order(const at::Tensor& inputs) const {
+  return order.defined() ? inputs.index_select(-1, order) : inputs;
+}
+
+at::Tensor CodedMatrix::in_own_order(const at::Tensor& stored) const {
+  return order.defined() ? stored.index_select(-1, order.argsort()) : stored;
+}
+
 at::Tensor CodedMatrix::values_by_operators() const {
   const int64_t rows = is_flat ? 1 : sizes[0];
   const int64_t columns = is_flat ? sizes[0] * sizes[1] : sizes[1];
@@ -71,7 +79,7 @@ at::Tensor CodedMatrix::values_by_operators() const {
   };
   at::Tensor values = unscaled_values(*this, rows, columns) * of_columns(scales);
   if (offsets.defined()) values = values + of_columns(offsets);
-  return values.view(sizes);
+  return in_own_order(values.view(sizes));
 }
 
 at::Tensor CodedMatrix::values(at::ScalarType dtype) const {
@@ -81,7 +89,7 @@ at::Tensor CodedMatrix::values(at::ScalarType dtype) const {
   const kernels::QuantizedWeight weight = of_kernels();
   if (decoded.numel() > 0)
     kernels::dequantize_weight(weight, 0, weight.rows, decoded.mutable_data_ptr(), kernel_format(dtype));
-  return decoded;
+  return in_own_order(decoded);
 }
 
 at::Tensor CodedMatrix::rows(const at::Tensor& indices, at::ScalarType dtype) const {
@@ -97,7 +105,7 @@ at::Tensor CodedMatrix::rows(const at::Tensor& indices, at::ScalarType dtype) co
   auto* const out = static_cast<char*>(found.mutable_data_ptr());
   for (int64_t i = 0; i < chosen.numel(); i++)
     kernels::dequantize_weight(weight, row_of[i], 1, out + i * row_bytes, kernel_format(dtype));
-  return found;
+  return in_own_order(found);
 }
 
 }  // namespace accel::nn

@@ -41,8 +41,9 @@ using Multiply = void (*)(const kernels::QuantizedWeight&, const void*, int64_t,
 at::Tensor kernel_product(const CodedMatrix& matrix, Multiply multiply, const at::Tensor& rows,
                           const at::Tensor& bias) {
   const at::Tensor output = at::empty({rows.size(0), matrix.sizes[0]}, rows.options());
+  const at::Tensor ordered = matrix.in_stored_order(rows);
   const at::Tensor addend = bias.defined() ? bias.contiguous() : at::Tensor();
-  multiply(matrix.of_kernels(), rows.const_data_ptr(), rows.size(0),
+  multiply(matrix.of_kernels(), ordered.const_data_ptr(), ordered.size(0),
            addend.defined() ? addend.const_data_ptr() : nullptr, output.mutable_data_ptr(),
            kernel_format(rows.scalar_type()));
   return output;

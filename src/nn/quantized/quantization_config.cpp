@@ -10,6 +10,7 @@
 #include "nn/layers/embedding.hpp"
 #include "nn/layers/projection.hpp"
 #include "nn/module_walks.hpp"
+#include "nn/quantized/packed_format.hpp"
 #include "nn/quantized/quantized_matrix.hpp"
 #include "tensor/dtype.hpp"
 
@@ -32,6 +33,7 @@ constexpr std::array kRead = {"quant_method",
                               "bnb_4bit_use_double_quant",
                               "bnb_4bit_quant_storage",
                               "kind",
+                              "kinds",
                               "group",
                               "offsets",
                               "double_quantization",
@@ -87,7 +89,9 @@ QuantizationOptions read_bitsandbytes(const Json& config) {
 
 QuantizationOptions read_own(const Json& config) {
   QuantizationOptions options;
-  options.kind = json_text(config, "kind", "");
+  const std::vector<std::string> kinds = names_at(config, "kinds").value_or(std::vector<std::string>());
+  // The state of each weight says which of several kinds it has.
+  options.kind = json_text(config, "kind", kinds.empty() ? "" : kinds.front());
   options.group = json_integer(config, "group", 0);
   options.has_offsets = json_flag(config, "offsets", false);
   options.has_double_quantization = json_flag(config, "double_quantization", false);
@@ -101,6 +105,12 @@ bool is_same_kind(const QuantizedKind& first, const QuantizedKind& second) {
          first.format.has_offsets == second.format.has_offsets &&
          first.has_double_quantization == second.has_double_quantization &&
          first.outlier_threshold == second.outlier_threshold && first.compute_dtype == second.compute_dtype;
+}
+
+// Whether files say of each layer which of the kinds it has: not of int8 by rows.
+bool may_be_together(const QuantizedKind& first, const QuantizedKind& second) {
+  return first.storage != WeightStorage::kRows && second.storage != WeightStorage::kRows &&
+         first.compute_dtype == second.compute_dtype;
 }
 
 Json names_of(const std::vector<std::string>& names) {
@@ -126,12 +136,20 @@ Json for_bitsandbytes(const QuantizedKind& kind, const std::vector<std::string>&
   return Json(std::move(members));
 }
 
-Json of_own(const QuantizedKind& kind, const std::vector<std::string>& skipped) {
+Json of_own(const std::vector<QuantizedKind>& kinds, const std::vector<std::string>& skipped) {
+  const QuantizedKind& kind = kinds.front();
   Json::Members members;
   members.emplace_back(kMethod, Json("accel"));
-  members.emplace_back("kind", Json(kind.name));
-  members.emplace_back("group", Json::number(kind.format.group));
-  members.emplace_back("offsets", Json(kind.format.has_offsets));
+  if (kinds.size() > 1) {
+    std::vector<std::string> names;
+    for (const QuantizedKind& each : kinds)
+      if (std::count(names.begin(), names.end(), each.name) == 0) names.push_back(each.name);
+    members.emplace_back("kinds", names_of(names));
+  } else {
+    members.emplace_back("kind", Json(kind.name));
+    members.emplace_back("group", Json::number(kind.format.group));
+    members.emplace_back("offsets", Json(kind.format.has_offsets));
+  }
   if (kind.compute_dtype) members.emplace_back("compute_dtype", Json(tensor::dtype_name(*kind.compute_dtype)));
   members.emplace_back("skip_modules", names_of(skipped));
   return Json(std::move(members));
@@ -144,7 +162,9 @@ std::optional<QuantizationOptions> read_quantization_config(const Json& config) 
   if (quantization == nullptr || quantization->members() == nullptr || quantization->members()->empty())
     return std::nullopt;
   const std::string method = json_text(*quantization, kMethod, "bitsandbytes");
-  if (method != "bitsandbytes" && method != "accel") return std::nullopt;
+  if (read_packed_format(config)) return std::nullopt;
+  require(method == "bitsandbytes" || method == "accel", Status::kUnsupported, "quantization_config has quant_method '",
+          method, "'; expected bitsandbytes, gptq or awq");
   for (const auto& [name, value] : *quantization->members())
     require(is_among(kRead, name) || is_among(kDescribing, name) || value.is_null(), Status::kUnsupported,
             "quantization_config has ", name, ": ", print_json(value), "; expected the fields of BitsAndBytesConfig");
@@ -152,7 +172,7 @@ std::optional<QuantizationOptions> read_quantization_config(const Json& config) 
 }
 
 Json quantization_config(const Module& model) {
-  const QuantizedKind* kind = nullptr;
+  std::vector<QuantizedKind> kinds;
   std::vector<std::string> skipped;
   for (const auto& [path, module] : named_modules(model)) {
     const QuantizedMatrix* const matrix = quantized_matrix(*module);
@@ -161,15 +181,21 @@ Json quantization_config(const Module& model) {
       if (projection != nullptr && path.find(".lora_") == std::string::npos) skipped.push_back(path);
       continue;
     }
-    if (kind == nullptr) kind = &matrix->state().kind;
-    require(is_same_kind(*kind, matrix->state().kind), Status::kUnsupported, "'", path, "' is quantized to ",
-            matrix->state().kind.name, " and other layers to ", kind->name,
-            " or with other options; expected one kind in a model that is saved with its configuration");
+    const QuantizedKind& kind = matrix->state().kind;
+    const bool is_known =
+        std::any_of(kinds.begin(), kinds.end(), [&](const QuantizedKind& each) { return is_same_kind(each, kind); });
+    if (is_known) continue;
+    kinds.push_back(kind);
+    require(kinds.size() == 1 || may_be_together(kinds.front(), kind), Status::kUnsupported, "'", path,
+            "' is quantized to ", kind.name, " and other layers to ", kinds.front().name,
+            " or with other options; expected one kind of int8 and one compute dtype in a model that is saved with its "
+            "configuration");
   }
-  if (kind == nullptr) return Json();
+  if (kinds.empty()) return Json();
   // A threshold of 0 is bitsandbytes' plain int8, whose inputs are rounded.
-  const bool is_theirs = kind->storage == WeightStorage::kBlocks || kind->name == "llm_int8";
-  return is_theirs ? for_bitsandbytes(*kind, skipped) : of_own(*kind, skipped);
+  const QuantizedKind& first = kinds.front();
+  const bool is_theirs = first.storage == WeightStorage::kBlocks || first.name == "llm_int8";
+  return is_theirs && kinds.size() == 1 ? for_bitsandbytes(first, skipped) : of_own(kinds, skipped);
 }
 
 Json with_quantization_config(const Json& config, const Json& quantization) {

@@ -10,11 +10,12 @@
 
 namespace accel::nn {
 
-// The options that a configuration of a model says; nothing: it has no quantization_config, or one of another method,
-// which the model's own reader refuses. kInvalidArgument or kUnsupported for fields that cannot be followed.
+// The options that a configuration of a model says; nothing: it has no quantization_config, or one of a packed format
+// (packed_format.hpp). kInvalidArgument or kUnsupported for methods and fields that cannot be followed.
 std::optional<QuantizationOptions> read_quantization_config(const Json& config);
 
-// The quantization_config of a model whose layers are quantized alike; null if none is. kUnsupported for several kinds.
+// The quantization_config of a model; null if no layer is quantized. Layers may have several kinds whose files say
+// which they are: kUnsupported for others, and for several compute dtypes.
 Json quantization_config(const Module& model);
 
 // The configuration with another quantization_config; null: without one.

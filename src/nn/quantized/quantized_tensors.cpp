@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
@@ -25,6 +26,7 @@ constexpr const char* kNestedQuantMap = "weight_nested_quant_map";
 constexpr const char* kState = "weight_quant_state";
 constexpr const char* kGroupScales = "weight_scales";
 constexpr const char* kGroupOffsets = "weight_offsets";
+constexpr const char* kColumns = "weight_columns";
 constexpr const char* kRowMagnitudes = "SCB";
 constexpr const char* kRowFormat = "weight_format";
 constexpr float kLargestInt8 = 127;
@@ -57,6 +59,7 @@ Json state_of(const QuantizedState& state, double mean) {
   members.emplace_back("quant_type", Json(kind.name));
   members.emplace_back("blocksize", Json::number(kind.format.group));
   if (kind.storage == WeightStorage::kGroups) members.emplace_back("offsets", Json(kind.format.has_offsets));
+  if (state.has_order) members.emplace_back("columns", Json(true));
   members.emplace_back("dtype", Json(tensor::dtype_name(state.dtype)));
   members.emplace_back("shape", Json(Json::Items{Json::number(state.sizes[0]), Json::number(state.sizes[1])}));
   if (kind.has_double_quantization) {
@@ -79,7 +82,7 @@ at::Tensor entry_of(const TensorsByName& files, const std::string& name) {
 }
 
 struct PackedNumbers {
-  at::Tensor codes, scales, offsets;
+  at::Tensor codes, scales, offsets, order;
 };
 
 PackedNumbers pack(const at::Tensor& values, const QuantizedState& state, const std::string& name) {
@@ -132,6 +135,7 @@ void add_groups(const PackedNumbers& packed, QuantizedTensors& made) {
   made.codes = packed.codes.view({made.state.sizes[0], -1});
   made.buffers = {{kGroupScales, packed.scales}};
   if (packed.offsets.defined()) made.buffers.emplace_back(kGroupOffsets, packed.offsets);
+  if (packed.order.defined()) made.buffers.emplace_back(kColumns, packed.order.to(at::kInt));
   made.buffers.emplace_back(kState, bytes_of(print_json(state_of(made.state, 0))));
 }
 
@@ -148,6 +152,14 @@ void check_buffer(const at::Tensor& buffer, const std::string& name, int64_t cou
   require(buffer.numel() == count && buffer.scalar_type() == dtype, Status::kShapeMismatch, "'", name, "' is ",
           tensor::dtype_name(buffer.scalar_type()), " ", buffer.sizes(), "; expected ", count, " numbers of ",
           tensor::dtype_name(dtype));
+}
+
+// Other numbers would be indices of no column.
+void check_order(const at::Tensor& order, const std::string& name, int64_t columns) {
+  check_buffer(order, name, columns, at::kInt);
+  const at::Tensor sorted = std::get<0>(order.cpu().view(-1).sort());
+  require(sorted.equal(at::arange(columns, at::kInt)), Status::kInvalidArgument, "'", name,
+          "' does not have each number below ", columns, " once; expected an order of the columns");
 }
 
 std::vector<int64_t> shape_in(const Json& state, const std::string& name) {
@@ -177,7 +189,7 @@ QuantizedState read_state(const Json& json, const std::string& name, const std::
   require(nested == kScaleBlock, Status::kUnsupported, "'", name, "' has the nested_blocksize ", nested, "; expected ",
           kScaleBlock);
   return {make_quantized_kind(options), shape_in(json, name),
-          tensor::dtype_from_name(json_text(json, "dtype", "float32"))};
+          tensor::dtype_from_name(json_text(json, "dtype", "float32")), json_flag(json, "columns", false)};
 }
 
 // Other values for the codes are another format.
@@ -188,7 +200,7 @@ void check_book(const at::Tensor& book, const at::Tensor& expected, const std::s
 
 // Takes the buffers that files have.
 void take(QuantizedTensors& found, const TensorsByName& files, const std::string& layer,
-          std::initializer_list<const char*> members) {
+          const std::vector<const char*>& members) {
   for (const char* const member : members) found.buffers.emplace_back(member, at::Tensor());
   for (const auto& [member, name] : names_in_files(found.state.kind.name, found.buffers))
     for (auto& [buffer, tensor] : found.buffers)
@@ -228,14 +240,16 @@ QuantizedTensors find_groups(const TensorsByName& files, const std::string& laye
   const kernels::WeightFormat& format = found.state.kind.format;
   const int64_t rows = found.state.sizes[0], columns = found.state.sizes[1];
   check_codes(found, layer + "weight", {rows, kernels::row_bytes(format, columns)}, at::kByte);
-  if (format.has_offsets)
-    take(found, files, layer, {kGroupScales, kGroupOffsets, kState});
-  else
-    take(found, files, layer, {kGroupScales, kState});
+  std::vector<const char*> members = {kGroupScales};
+  if (format.has_offsets) members.push_back(kGroupOffsets);
+  if (found.state.has_order) members.push_back(kColumns);
+  members.push_back(kState);
+  take(found, files, layer, members);
   const int64_t groups = rows * kernels::groups_of_row(format, columns);
   check_buffer(buffer_of(found.buffers, kGroupScales), layer + "weight.scales", groups, at::kFloat);
   if (format.has_offsets)
     check_buffer(buffer_of(found.buffers, kGroupOffsets), layer + "weight.offsets", groups, at::kFloat);
+  if (found.state.has_order) check_order(buffer_of(found.buffers, kColumns), layer + "weight.columns", columns);
   return found;
 }
 
@@ -294,18 +308,19 @@ QuantizedTensors grouped_tensors(const CodedMatrix& matrix, at::ScalarType dtype
   options.group = matrix.format.group;
   options.has_offsets = matrix.format.has_offsets;
   QuantizedTensors made;
-  made.state = {make_quantized_kind(options), matrix.sizes, dtype};
-  add_groups({matrix.codes, matrix.scales, matrix.offsets}, made);
+  made.state = {make_quantized_kind(options), matrix.sizes, dtype, matrix.order.defined()};
+  add_groups({matrix.codes, matrix.scales, matrix.offsets, matrix.order}, made);
   return made;
 }
 
 CodedMatrix decode_state(const QuantizedState& state, const at::Tensor& codes, const NamedTensors& buffers) {
-  CodedMatrix matrix{state.kind.format, state.sizes, state.is_flat(), codes, {}, {}};
+  CodedMatrix matrix{state.kind.format, state.sizes, state.is_flat(), codes, {}, {}, {}};
   if (state.kind.storage == WeightStorage::kRows) {
     matrix.scales = buffer_of(buffers, kRowMagnitudes).to(at::kFloat).div(kLargestInt8);
   } else if (state.kind.storage == WeightStorage::kGroups) {
     matrix.scales = buffer_of(buffers, kGroupScales).contiguous();
     if (state.kind.format.has_offsets) matrix.offsets = buffer_of(buffers, kGroupOffsets).contiguous();
+    if (state.has_order) matrix.order = buffer_of(buffers, kColumns);
   } else if (!state.kind.has_double_quantization) {
     matrix.scales = buffer_of(buffers, kAbsmax).contiguous();
   } else {

@@ -12,6 +12,8 @@
 // SCB                                        SCB                    the largest magnitude of each row, of int8
 // weight_format                              weight_format          0, for rows
 // weight.scales, weight.offsets              weight_scales, ...     of groups, of the kinds that bitsandbytes lacks
+// weight.columns                             weight_columns         int32: the columns in their stored order, if it is
+//                                                                   another one
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,6 +35,7 @@ struct QuantizedState {
   QuantizedKind kind;
   std::vector<int64_t> sizes;         // [rows, columns]
   at::ScalarType dtype = at::kFloat;  // of the numbers that were quantized
+  bool has_order = false;             // columns are stored in another order, of groups
 
   bool is_flat() const;  // as in CodedMatrix
 };

@@ -1012,7 +1012,8 @@ from_config(config::AbstractString) =
 
 The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's weights:
 on the CPU, in the dtype of the files, which are mapped. accel_module_to() moves it and changes the dtype; a model that
-is trained with mixed precision should be in float32. Weights that the files have as codes stay codes.
+is trained with mixed precision should be in float32. Weights that the files have as codes (bitsandbytes, GPTQ, AWQ,
+GGUF) stay codes.
 
 - `folder`: A folder with config.json, and safetensors or files of torch, one or several with their index; or a GGUF file.
 - `kind`: How the weights of linear layers are stored. Default: INT8 for accel_module_quantize(); accel_module_from_folder() quantizes only when it is set
@@ -1193,7 +1194,7 @@ that. The adapter is in float32 beside a weight in half precision.
 - `layers_pattern`: A list of STRING: what stands in front of these numbers, such as \"layers\". Default: anything
 - `rank_pattern`: A map from ends of names, regular expressions, to INT: other ranks for these layers. Default: none
 - `alpha_pattern`: A map in the same way to numbers: other alphas. Default: none
-- `modules_to_save`: A list of the ends of names: modules that are trained whole and saved with the adapter. Default: none
+- `modules_to_save`: A list of the ends of names: modules that are trained whole and saved with the adapter; each fits one. Default: none
 """
 add_adapter!(model::Model, name; options...) =
     (with_options(given -> LibAccel.accel_module_add_adapter(model, string(name), given), LibAccel.accel_lora_options_t; options...); model)

@@ -2027,7 +2027,7 @@ pub struct accel_lora_options_t {
     pub rank_pattern: *const accel_value_t,
     /// A map in the same way to numbers: other alphas. Default: none
     pub alpha_pattern: *const accel_value_t,
-    /// A list of the ends of names: modules that are trained whole and saved with the adapter. Default: none
+    /// A list of the ends of names: modules that are trained whole and saved with the adapter; each fits one. Default: none
     pub modules_to_save: *const accel_value_t,
 }
 
@@ -7564,7 +7564,7 @@ functions! {
 
     /// The model of a folder of Hugging Face, as accel_module_from_config() makes it of config.json, with the folder's weights: on the CPU, in the dtype of the files, which are mapped.
     ///
-    /// accel_module_to() moves it and changes the dtype; a model that is trained with mixed precision should be in float32. Weights that the files have as codes stay codes.
+    /// accel_module_to() moves it and changes the dtype; a model that is trained with mixed precision should be in float32. Weights that the files have as codes (bitsandbytes, GPTQ, AWQ, GGUF) stay codes.
     ///
     /// * `folder`: A folder with config.json, and safetensors or files of torch, one or several with their index; or a GGUF file.
     /// * `quantization`: NULL is allowed. How weights are quantized as they are read: one at a time is in memory as floating-point numbers. NULL, or without a kind: they are not quantized.
@@ -7685,7 +7685,7 @@ functions! {
     /// * `name`: Its name, without a dot.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: ACCEL_OK; ALREADY_EXISTS; INVALID_ARGUMENT that names the field; TYPE_MISMATCH; NOT_FOUND when no linear layer has such a name; UNSUPPORTED for another layer, or one that is split over ranks; INVALID_STATE for a model that is prepared.
+    /// Returns: ACCEL_OK; ALREADY_EXISTS; INVALID_ARGUMENT that names the field; TYPE_MISMATCH; NOT_FOUND when no linear layer has such a name, or no module one of modules_to_save; UNSUPPORTED for another layer, or one that is split over ranks; INVALID_STATE for a model that is prepared.
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_module_add_adapter(module: *mut accel_module_t, name: *const c_char, options: *const accel_lora_options_t) -> accel_status_t;
@@ -7712,7 +7712,7 @@ functions! {
     /// * `name`: One of its adapters.
     /// * `folder`: The folder, which is made if it is not there.
     ///
-    /// Returns: ACCEL_OK; NOT_FOUND for an adapter that the model lacks; IO.
+    /// Returns: ACCEL_OK; NOT_FOUND for an adapter that the model lacks, or the stages of a rank; IO.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_save_adapter(state: *mut accel_state_t, module: *const accel_module_t, name: *const c_char, folder: *const c_char) -> accel_status_t;
@@ -11006,7 +11006,7 @@ functions! {
     /// * `folder`: Made if missing. May be `source`, whose weights are then replaced.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: As accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and for a model whose layers are quantized to several kinds.
+    /// Returns: As accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and for a model whose layers have several kinds of int8 by rows, or such a kind beside others, or several compute dtypes.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_save_model_folder(state: *mut accel_state_t, module: *const accel_module_t, source: *const c_char, folder: *const c_char, options: *const accel_save_model_options_t) -> accel_status_t;

@@ -399,7 +399,7 @@ impl Model {
     /// The model of a folder of Hugging Face, as [`Model::from_config`](crate::Model::from_config) makes it of config.json, with the
     /// folder's weights: on the CPU, in the dtype of the files, which are mapped. [`accel_module_to`](accel_sys::accel_module_to) moves it and
     /// changes the dtype; a model that is trained with mixed precision should be in float32. Weights that the files
-    /// have as codes stay codes.
+    /// have as codes (bitsandbytes, GPTQ, AWQ, GGUF) stay codes.
     ///
     /// * `folder`: A folder with config.json, and safetensors or files of torch, one or several with their index;
     ///   or a GGUF file.

@@ -506,7 +506,8 @@ impl LoraOptions {
         self
     }
 
-    /// A list of the ends of names: modules that are trained whole and saved with the adapter. Default: none.
+    /// A list of the ends of names: modules that are trained whole and saved with the adapter; each fits one.
+    /// Default: none.
     pub fn modules_to_save(mut self, modules_to_save: impl Into<Value>) -> Self {
         self.0.modules_to_save = self.1.keep(modules_to_save.into(), Value::as_raw);
         self
