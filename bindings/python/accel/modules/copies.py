@@ -82,6 +82,10 @@ def _rebuild(plan, state, frozen, extra, ties, place, training, quantizations):
     if lacking:
         raise TypeError(f"the model cannot be copied: its copy lacks {', '.join(lacking[:3])}, which a part of it got that was quantized by itself, or an adapter; "
                         "expected quantize() of the whole model, or save it into a folder and open that again")
+    for name, value in state.items():
+        path, _, own = name.rpartition(".")
+        if own.endswith("_quant_state"):  # text, whose length differs
+            capi.accel_module_replace_tensor(made.get_submodule(path).handle, own, value)
     made.load_state_dict(state)
     for name, buffer in made.named_buffers():
         if name in extra:
