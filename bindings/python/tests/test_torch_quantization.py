@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="there is no torch")
 
 import accel  # noqa: E402
+from accel.big_models.checkpoint_loading import load_modules  # noqa: E402
 from accel.utils import (BnbQuantizationConfig, get_parameter_device, get_quantized_model_device_map, has_4bit_bnb_layers,  # noqa: E402
                          load_and_quantize_model, load_checkpoint_in_model, load_offloaded_weights, quantize_and_offload_8bit, replace_with_bnb_layers,
                          set_module_tensor_to_device)
@@ -122,6 +123,10 @@ def test_models_without_memory_get_codes_as_weights_are_read(net, tokens, folder
     accel.Accelerator(cpu=True).save_model(loaded, tmp_path / "quantized")
     again = load_and_quantize_model(empty(), config_of(kind), str(tmp_path / "quantized"))
     assert torch.equal(again(tokens), loaded(tokens)) and list(again.state_dict()) == list(loaded.state_dict())
+    of_stage = replace_with_bnb_layers(empty(), config_of(kind), ["head"])
+    for location in (folder, str(tmp_path / "quantized")):
+        load_modules(of_stage, location)
+        assert torch.equal(of_stage(tokens), loaded(tokens))
     without_map = replace_with_bnb_layers(empty(), config_of(kind), ["head"])
     load_checkpoint_in_model(without_map, str(tmp_path / "quantized"), strict=True)
     assert torch.equal(without_map(tokens), loaded(tokens))
@@ -359,3 +364,53 @@ def test_models_of_transformers(tmp_path):
         torch.testing.assert_close(made(tokens).logits, expected, atol=0.1, rtol=0.2)
     assert made.generate(tokens, max_new_tokens=4, do_sample=False, pad_token_id=0).shape == (1, 7)
     assert made.get_memory_footprint() < 0.5 * model.get_memory_footprint()
+
+
+TRAINING = """
+    import torch
+    from accel import Accelerator
+    from accel.utils import BnbQuantizationConfig, FullyShardedDataParallelPlugin, load_and_quantize_model
+
+    class Adapted(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.low, self.high = torch.nn.Linear(64, 96), torch.nn.Linear(64, 4), torch.nn.Linear(4, 96)
+
+        def forward(self, x):
+            return self.layer(x) + self.high(self.low(x))
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(Adapted(), torch.nn.ReLU(), torch.nn.Linear(96, 2))
+    config = BnbQuantizationConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype="fp32",
+                                   torch_dtype="fp32", skip_modules=["low", "high", "2"])
+    load_and_quantize_model(model, config)
+    names, codes = list(model.state_dict()), model[0].layer.weight.clone()
+    rows = torch.randn(4, 64)
+"""
+
+
+@pytest.mark.parametrize("plugin", ["None", "FullyShardedDataParallelPlugin()"])
+def test_ranks_train_on_quantized_layers(ranks, plugin):
+    script = TRAINING + f"""
+    accelerator = Accelerator(cpu=True, fsdp_plugin={plugin})
+    model = accelerator.prepare(model)
+    optimizer = accelerator.prepare(torch.optim.SGD([one for one in model.parameters() if one.requires_grad], lr=0.1))
+    share = 4 // accelerator.num_processes
+    mine = rows[accelerator.process_index * share:][:share]
+    for _ in range(4):
+        loss = model(mine).square().mean()
+        accelerator.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+        print(round(accelerator.reduce(loss.detach(), "mean").item(), 4))
+    whole = accelerator.get_state_dict(model)
+    if accelerator.is_main_process:
+        assert list(whole) == names and torch.equal(whole["0.layer.weight"], codes)
+    accelerator.save_model(model, "saved")
+    accelerator.wait_for_everyone()
+    from accel.utils import load_state_dict
+    assert set(load_state_dict("saved")) == set(names)
+    """
+    (alone,) = ranks(script, num_processes=1)
+    for printed in ranks(script):
+        assert [float(loss) for loss in printed.split()] == pytest.approx([float(loss) for loss in alone.split()], abs=2e-3)

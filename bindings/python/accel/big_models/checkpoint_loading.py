@@ -137,6 +137,7 @@ def load_modules(model, checkpoint, left_out=frozenset()):
     """Copies weights into the modules of a model that are not `left_out`; of the files, which are mapped, theirs alone are read. Tensors on the device meta
     get memory, and stay the same objects. What the files lack stays as it is."""
     found = {name: value for path in _files_of(checkpoint) for name, value in load_state_dict(path).items()}
+    expect_codes(model, found)
     groups = find_tied_parameters(model) + find_shared_buffers(model)
     _compare_names(model, found, groups, False, checkpoint)
     first_names, done = second_names(found, groups), {}
@@ -146,6 +147,9 @@ def load_modules(model, checkpoint, left_out=frozenset()):
                 whole = f"{path}.{name}" if path else name
                 value = found.get(first_names.get(whole, whole))
                 if value is None or tensor is None:
+                    continue
+                if name == "weight" and value.is_floating_point() and isinstance(module, QuantizedLinear):
+                    module.set_weight({name: value}, whole)
                     continue
                 if id(tensor) in done:  # of another module, too
                     tensors[name] = done[id(tensor)][1]
