@@ -27,14 +27,15 @@ void check_parameter(const std::string& name, const at::Tensor& tensor, bool req
 
 uint64_t structure_version() { return changes.load(std::memory_order_acquire); }
 
-void ModuleMembers::check_name(const std::string& name) const {
+void ModuleMembers::check_name(const std::string& name, bool is_child) const {
   require(!name.empty() && name.find('.') == std::string::npos, Status::kInvalidArgument, "name '", name,
           "' cannot be used in a module; expected one or more characters without a dot");
   const auto taken = [&](const std::string& other) {
     require(other != name, Status::kAlreadyExists, "the module of kind '", kind_, "' has a '", name,
             "' already; choose another name");
   };
-  for (const auto& [other, tensor] : parameters_) taken(other);
+  if (!is_child)  // scales of a parameter are in a child of its name
+    for (const auto& [other, tensor] : parameters_) taken(other);
   for (const Buffer& buffer : buffers_) taken(buffer.name);
   for (const auto& [other, child] : children_) taken(other);
 }
@@ -57,7 +58,7 @@ size_t ModuleMembers::add_buffer(std::string name, at::Tensor tensor, bool persi
 }
 
 void ModuleMembers::add_child(std::string name, ModulePtr child) {
-  check_name(name);
+  check_name(name, /*is_child=*/true);
   require(child != nullptr, Status::kInvalidArgument, "child '", name, "' is not a module; expected one");
   require(!is_within(*child), Status::kInvalidArgument, "child '", name,
           "' contains the module that it would belong to; modules form a tree");

@@ -81,7 +81,7 @@ class ModuleMembers {
   virtual bool is_within(const Module& other) const = 0;
 
  private:
-  void check_name(const std::string& name) const;
+  void check_name(const std::string& name, bool is_child = false) const;
   void check_free_parts() const;
 
   std::string kind_;

@@ -7,6 +7,7 @@
 
 #include "nn/linear_cross_entropy.hpp"
 #include "nn/low_precision/fp8_linear.hpp"
+#include "nn/quantized/quantized_linear.hpp"
 #include "nn/split/expert_ranks.hpp"
 #include "nn/split/split_linear.hpp"
 
@@ -21,6 +22,9 @@ const torch::Library* make_library() {
   // Without a dispatch key: the functions differentiate and cast by themselves, on every device.
   library->def(kLinearCrossEntropySchema, linear_cross_entropy);
   library->def(kFp8LinearSchema, fp8_linear);
+  library->def(kQuantizeMatrixSchema, quantize_named_matrix);
+  library->def(kQuantizedScalesSchema, quantized_scales);
+  library->def(kQuantizedLinearSchema, quantized_linear);
   library->def(kSplitLinearSchema, split_linear);
   library->def(kDispatchTokensSchema, dispatch_tokens);
   library->def(kCombineTokensSchema, combine_tokens);

@@ -269,12 +269,15 @@ static void test_linear_cross_entropy(void **state) {
   (void)state;
   accel_value_t names = ACCEL_VALUE_INIT;
   assert_ok(accel_op_list("accel::", &names));
-  assert_int_equal(accel_value_count(&names), 5);
+  assert_int_equal(accel_value_count(&names), 8);
   assert_string_equal(accel_value_at(&names, 0)->as.string, "accel::combine_tokens");
   assert_string_equal(accel_value_at(&names, 1)->as.string, "accel::dispatch_tokens");
   assert_string_equal(accel_value_at(&names, 2)->as.string, "accel::fp8_linear");
   assert_string_equal(accel_value_at(&names, 3)->as.string, "accel::linear_cross_entropy");
-  assert_string_equal(accel_value_at(&names, 4)->as.string, "accel::split_linear");
+  assert_string_equal(accel_value_at(&names, 4)->as.string, "accel::quantize_matrix");
+  assert_string_equal(accel_value_at(&names, 5)->as.string, "accel::quantized_linear");
+  assert_string_equal(accel_value_at(&names, 6)->as.string, "accel::quantized_scales");
+  assert_string_equal(accel_value_at(&names, 7)->as.string, "accel::split_linear");
   accel_value_dispose(&names);
 
   const float rows[] = {0, 0, 5, 7}, unit[] = {1, 0, 0, 1};

@@ -52,9 +52,13 @@ TEST(NnModule, RefusesBadNames) {
   module->add_buffer("state", at::ones({2}), false);
   expect_error(Status::kAlreadyExists, "'weight'", [&] { module->add_buffer("weight", at::ones({2})); });
   expect_error(Status::kAlreadyExists, "'state'", [&] { module->add_child("state", small_model()); });
+  const auto scales = std::make_shared<Module>("Scales");
+  scales->add_buffer("absmax", at::ones({2}));
+  module->add_child("weight", scales);
+  expect_error(Status::kAlreadyExists, "'weight'", [&] { module->add_child("weight", small_model()); });
   expect_error(Status::kInvalidArgument, "'a.b'", [&] { module->add_child("a.b", small_model()); });
   expect_error(Status::kInvalidArgument, "''", [&] { module->add_parameter("", at::ones({2})); });
-  EXPECT_EQ(names_of(module->state_dict()), (Names{"weight"}));  // the buffer is not persistent
+  EXPECT_EQ(names_of(module->state_dict()), (Names{"weight", "weight.absmax"}));  // the buffer is not persistent
 }
 
 TEST(NnModule, RefusesBadParameters) {

@@ -481,6 +481,12 @@ def test_quantized_models(tmp_path):
     assert len(names) == 7 and "model.layers.0.self_attn.q_proj" in names
     assert logits(model) == pytest.approx(logits(opened), abs=1e-6) and logits(model) != pytest.approx(plain, abs=1e-6)
     assert logits(model) == pytest.approx(plain, abs=0.5)
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(opened)), copy.deepcopy(copy.deepcopy(model))):
+        assert logits(copied) == pytest.approx(logits(opened), abs=1e-6) and "model.layers.0.mlp.up_proj.weight_nested_absmax" in copied.state_dict()
+    part = nn.from_config(config)
+    part.get_submodule("model.layers.0").quantize("int8", skip_modules=[])
+    with pytest.raises(TypeError, match="cannot be copied.*quantize.. of the whole model"):
+        copy.deepcopy(part)
     model.add_adapter("one", rank=2, target_modules=["q_proj"])
     assert {name.split(".")[-3] for name, parameter in model.named_parameters() if parameter.requires_grad} == {"lora_A", "lora_B"}
     assert "model.layers.0.mlp.up_proj.SCB" in nn.from_folder(tmp_path / "copy", "int8").state_dict()

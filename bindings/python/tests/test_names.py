@@ -34,13 +34,13 @@ def test_each_module_has_its_names(path):
 
 def test_missing_names_say_so_when_they_are_used():
     from accel.commands.menu.selection_menu import BulletMenu
-    from accel.utils import install_xla, replace_with_bnb_layers
+    from accel.utils import install_xla, prepare_sagemager_args_inputs
 
     assert not isinstance(3, install_xla)
     with pytest.raises(NotImplementedError, match="^install_xla: training on TPUs is not in libaccel yet$"):
         install_xla()
-    with pytest.raises(NotImplementedError, match="quantization"):
-        replace_with_bnb_layers(None, None)
+    with pytest.raises(NotImplementedError, match="SageMaker"):
+        prepare_sagemager_args_inputs(None, None)
     with pytest.raises(NotImplementedError, match="accel config"):
         BulletMenu()
     with pytest.raises(AttributeError, match="TPUs"):

@@ -434,7 +434,7 @@ def test_a_copy_of_a_model_that_ran_leaves_its_weights_in_their_files(x, tmp_pat
 
 
 def test_settings_of_quantization_are_checked():
-    from accel.utils import BnbQuantizationConfig, load_and_quantize_model
+    from accel.utils import BnbQuantizationConfig
 
     eight = BnbQuantizationConfig(load_in_8bit=True, skip_modules=["head"])
     assert (eight.target_dtype, eight.torch_dtype, eight.bnb_4bit_compute_dtype) == (torch.int8, torch.float16, torch.float16)
@@ -447,8 +447,6 @@ def test_settings_of_quantization_are_checked():
             BnbQuantizationConfig(**given)
     with pytest.warns(UserWarning, match="llm_int8_threshold"):
         BnbQuantizationConfig(load_in_4bit=True, llm_int8_threshold=5)
-    with pytest.raises(NotImplementedError, match="quantization of torch's models is not in libaccel yet"):
-        load_and_quantize_model(torch.nn.Linear(1, 1), eight)
 
 
 def test_heads_and_tied_weights_are_not_quantized():

@@ -14,9 +14,10 @@ from .. import capi
 from ..compat import constants
 from ..parallel.collectives import broadcast, broadcast_object_list
 from ..state.process import PartialState
-from .offloaded_weights import dtype_name, mapped_file, offload_weight, save_offload_index
+from .offloaded_weights import dtype_name, load_offloaded_weight, mapped_file, offload_weight, save_offload_index
+from .quantized_layers import QuantizedLinear, expect_codes
 from .torch_module_tensors import (check_tied_parameters_in_config, check_tied_parameters_on_same_device, device_of, find_shared_buffers,
-                                   find_tied_parameters, kind_of, retie_parameters, set_module_tensor_to_device)
+                                   find_tied_parameters, kind_of, owner_of, retie_parameters, set_module_tensor_to_device)
 from .weight_names import second_names, with_first
 
 _logger = logging.getLogger(__name__)
@@ -83,9 +84,11 @@ def load_checkpoint_in_model(model, checkpoint, device_map=None, offload_folder=
                              strict=False, full_state_dict=True, broadcast_from_rank0=False):
     if device_map is not None and "disk" in device_map.values() and offload_folder is None:
         raise ValueError("the device map puts modules on the disk, and there is no offload_folder; expected a folder for the index of their weights")
-    on_disk = load_weights(model, checkpoint, device_map, dtype, offload_buffers, keep_in_fp32_modules, strict, full_state_dict, broadcast_from_rank0)
     if device_map is not None and "disk" in device_map.values():
         os.makedirs(offload_folder, exist_ok=True)
+    on_disk = load_weights(model, checkpoint, device_map, dtype, offload_buffers, keep_in_fp32_modules, strict, full_state_dict, broadcast_from_rank0,
+                           offload_folder)
+    if device_map is not None and "disk" in device_map.values():
         save_offload_index(_index_of(on_disk, offload_folder), offload_folder)
 
 
@@ -93,7 +96,9 @@ def _index_of(on_disk, folder):
     """Where the tensors are: in the files of safetensors that they came from, else in files that are written now."""
     index: dict = {}
     for name, (value, path, own) in on_disk.items():
-        if _is_safetensors(path):
+        if path is None:
+            index[name] = {"dtype": dtype_name(value), "shape": list(value.shape)}  # its file is there
+        elif _is_safetensors(path):
             index[name] = {"safetensors_file": os.path.abspath(path), "weight_name": own, "dtype": dtype_name(value),
                            "shape": list(value.shape)}
         else:
@@ -102,8 +107,9 @@ def _index_of(on_disk, folder):
 
 
 def load_weights(model, checkpoint, device_map=None, dtype=None, offload_buffers=False, keep_in_fp32_modules=None, strict=False,
-                 full_state_dict=True, broadcast_from_rank0=False):
-    """Puts weights into a model. Of those that the device map puts on the disk, by name: the tensor, its file, and its name there."""
+                 full_state_dict=True, broadcast_from_rank0=False, offload_folder=None):
+    """Puts weights into a model. Of those that the device map puts on the disk, by name: the tensor, its file, and its name there. Weights of quantized
+    layers become codes one after the other; those of codes on the disk are files of the offload_folder, whose path is None here."""
     tied, shared = find_tied_parameters(model), find_shared_buffers(model)
     if check_tied_parameters_in_config(model) and not tied:
         _logger.warning("The configuration of %s says that weights are tied, and none are; call tie_weights() before", type(model).__name__)
@@ -111,12 +117,13 @@ def load_weights(model, checkpoint, device_map=None, dtype=None, offload_buffers
         check_tied_parameters_on_same_device(tied, device_map)
     reads = not broadcast_from_rank0 or device_map is not None or _rank() == 0
     found = {name: (value, path, name) for path in (_files_of(checkpoint) if reads else ()) for name, value in load_state_dict(path).items()}
+    expect_codes(model, {name: value for name, (value, *_) in found.items()})
     if reads:
         _compare_names(model, found, tied + shared, strict, checkpoint)
     on_disk = {}
     if device_map is not None:
         _find_second_names(found, tied + shared, device_map)
-        on_disk = _load_by_map(model, found, device_map, kind_of(dtype), offload_buffers, keep_in_fp32_modules or ())
+        on_disk = _load_by_map(model, found, device_map, kind_of(dtype), offload_buffers, keep_in_fp32_modules or (), offload_folder)
     elif _is_of_torch_distributed(model, broadcast_from_rank0):
         _distribute(model, {name: value for name, (value, *_) in found.items()}, full_state_dict, broadcast_from_rank0)
     else:
@@ -130,6 +137,7 @@ def load_modules(model, checkpoint, left_out=frozenset()):
     """Copies weights into the modules of a model that are not `left_out`; of the files, which are mapped, theirs alone are read. Tensors on the device meta
     get memory, and stay the same objects. What the files lack stays as it is."""
     found = {name: value for path in _files_of(checkpoint) for name, value in load_state_dict(path).items()}
+    expect_codes(model, found)
     groups = find_tied_parameters(model) + find_shared_buffers(model)
     _compare_names(model, found, groups, False, checkpoint)
     first_names, done = second_names(found, groups), {}
@@ -139,6 +147,9 @@ def load_modules(model, checkpoint, left_out=frozenset()):
                 whole = f"{path}.{name}" if path else name
                 value = found.get(first_names.get(whole, whole))
                 if value is None or tensor is None:
+                    continue
+                if name == "weight" and value.is_floating_point() and isinstance(module, QuantizedLinear):
+                    module.set_weight({name: value}, whole)
                     continue
                 if id(tensor) in done:  # of another module, too
                     tensors[name] = done[id(tensor)][1]
@@ -189,18 +200,22 @@ def _compare_names(model, found, shared, strict, checkpoint):
                         type(model).__name__, ", ".join(unexpected))
 
 
-def _load_by_map(model, found, device_map, dtype, offload_buffers, kept):
+def _load_by_map(model, found, device_map, dtype, offload_buffers, kept, folder):
     known = model.state_dict().keys()
     buffers = {name for name, _ in model.named_buffers(remove_duplicate=False)}
     on_disk = {}
     for name, (value, path, own) in found.items():
-        if name not in known or "SCB" in name:
+        if name not in known or "SCB" in name and name not in buffers:
             continue
         place = device_of(name, device_map)
-        kind = torch.float32 if dtype == torch.float16 and value.is_floating_point() and _stays_in_fp32(name, kept) else dtype
+        kind = torch.float32 if dtype == torch.float16 and value.is_floating_point() and stays_in_fp32(name, kept) else dtype
+        if place == "disk" and name not in buffers and value.is_floating_point() and isinstance(owner_of(model, name)[0], QuantizedLinear):
+            if name.endswith("weight"):
+                on_disk.update(_offload_codes(model, name, value, folder))
+                continue
         if place != "disk":
             scale = name.replace("weight", "SCB")
-            statistics = found[scale][0] if scale != name and scale in found and value.dtype == torch.int8 else None
+            statistics = found[scale][0] if scale != name and scale in found and scale not in buffers and value.dtype == torch.int8 else None
             set_module_tensor_to_device(model, name, place, value=value, dtype=kind, fp16_statistics=statistics, clear_cache=False)
         elif offload_buffers or name not in buffers:
             set_module_tensor_to_device(model, name, "meta", dtype=value.dtype if kind is None else kind)
@@ -210,7 +225,27 @@ def _load_by_map(model, found, device_map, dtype, offload_buffers, kept):
     return on_disk
 
 
-def _stays_in_fp32(name, kept):
+def _offload_codes(model, name, value, folder):
+    """The codes of a weight, which are files of the folder, mapped."""
+    if folder is None:
+        raise ValueError(f"{name} becomes codes, and the device map puts it on the disk: expected load_and_quantize_model() with an offload_folder")
+    index: dict = {}
+    quantize_and_offload_8bit(model, value, name, None, folder, index, None)
+    return {own: (load_offloaded_weight(os.path.join(folder, f"{own}.dat"), entry), None, own) for own, entry in index.items()}
+
+
+def quantize_and_offload_8bit(model, param, param_name, new_dtype, offload_folder, offload_index, fp16_statistics):
+    """Writes a parameter into a folder and its index, and leaves it on the device meta. The weight of a quantized layer is written as codes, those of 4 bits too,
+    and with `fp16_statistics` it is codes already, of which these are the scales: of 8 bits they are written beside it, and stay in memory."""
+    set_module_tensor_to_device(model, param_name, "cpu", value=param, dtype=new_dtype, fp16_statistics=fp16_statistics)
+    owner, name = owner_of(model, param_name)
+    offload_weight(owner._parameters[name], param_name, offload_folder, index=offload_index)
+    if name == "weight" and "SCB" in owner._buffers:
+        offload_weight(owner._buffers["SCB"], param_name.replace("weight", "SCB"), offload_folder, index=offload_index)
+    set_module_tensor_to_device(model, param_name, "meta")
+
+
+def stays_in_fp32(name, kept):
     return any(part == name or f"{part}." in name for part in kept)
 
 

@@ -22,9 +22,9 @@ _logger = logging.getLogger(__name__)
 _META = torch.device("meta")
 
 
-def first_device(model):
-    """That of the first parameter."""
-    return next(iter(model.parameters())).device
+def get_parameter_device(parameter):
+    """The device of the first parameter of a model, which is the argument."""
+    return next(iter(parameter.parameters())).device
 
 
 def cpu_offload(model, execution_device=None, offload_buffers=False, state_dict=None, preload_module_classes=None):
@@ -45,7 +45,7 @@ def _has_index(folder):
 
 
 def _offload(model, weights, execution_device, offload_buffers, preload_module_classes, in_files=False):
-    device = first_device(model) if execution_device is None else execution_device
+    device = get_parameter_device(model) if execution_device is None else execution_device
     tied, weights = find_tied_parameters(model), _by_all_names(weights, model)
     add_hook_to_module(model, AlignDevicesHook(io_same_device=True), append=True)
     attach_align_device_hook(model, device, offload=True, offload_buffers=offload_buffers, weights_map=weights,

@@ -7,6 +7,7 @@ import logging
 import torch
 
 from ..state.memory import clear_device_cache
+from .quantized_layers import QuantizedLinear
 
 _logger = logging.getLogger(__name__)
 _META = torch.device("meta")
@@ -14,8 +15,9 @@ _META = torch.device("meta")
 
 def owner_of(module, path):
     """The module inside of another one that has the tensor of this path, and the tensor's own name."""
-    *parts, name = path.split(".")
-    for part in parts:
+    name = path
+    while "." in name and name not in module._buffers:  # scales of quantized layers have dots in their names
+        part, _, name = name.partition(".")
         module = getattr(module, part)
         if module is None:
             raise ValueError(f"{path!r}: the module {part!r} is None; expected the path of a parameter or a buffer")
@@ -81,6 +83,13 @@ def set_module_tensor_to_device(module, tensor_name, device, value=None, dtype=N
         return
     if value is None and former.device == _META and target != _META:
         raise ValueError(f"{tensor_name} is on the device meta, without memory: expected a value to put on {device}")
+    if isinstance(module, QuantizedLinear) and name in module.code_names:
+        value = None if target == _META else value
+        if value is not None and name == "weight" and (value.is_floating_point() or fp16_statistics is not None):
+            rows = {} if fp16_statistics is None else {"SCB": fp16_statistics.to(target), "weight_format": torch.zeros((), dtype=torch.uint8, device=target)}
+            module.set_weight({name: value.to(target), **rows}, tensor_name)
+            return
+        dtype = None  # codes and scales keep theirs
     with torch.no_grad():
         data = former if value is None else torch.as_tensor(value)
         if value is not None:

@@ -31,11 +31,9 @@ def load_checkpoint_in_model(model, checkpoint, device_map=None, offload_folder=
     `keep_in_fp32_modules` does not become float16. With `strict` the names must be those of the model. With broadcast_from_rank0 rank 0
     reads, and sends to the others (models of torch: without a device map; with one each rank reads, since what is mapped takes no memory);
     what is on the disk of a module of accel is written to `offload_folder` then. offload_state_dict has no effect: mapped files take no
-    memory."""
+    memory. Nor has offload_8bit_bnb: weights of quantized layers become codes wherever they are, one after the other."""
     if isinstance(device_map, str):
         raise ValueError(f"device_map={device_map!r}: expected a map; load_checkpoint_and_dispatch() takes the name of a strategy")
-    if offload_8bit_bnb:
-        raise NotImplementedError("offload_8bit_bnb: quantization is not in libaccel yet")
     if is_torch_model(model):
         from . import checkpoint_loading
 
@@ -56,7 +54,8 @@ def in_floating_type(value, name):
 
 
 def tree_of(state):
-    """The engine's module whose weights are these, by their dotted names."""
+    """The engine's module whose weights are these, by their dotted names. What has others below it, as a weight has scales, is a parameter."""
+    around = {path[:dot] for path in state for dot, letter in enumerate(path) if letter == "."}
     modules = {"": capi.accel_module_create("Module")}
 
     def module_of(path):
@@ -68,7 +67,10 @@ def tree_of(state):
 
     for path, value in state.items():
         parent, _, name = path.rpartition(".")
-        capi.accel_module_add_buffer(module_of(parent), name, to_engine(value), 1)
+        if path in around:
+            capi.accel_module_add_parameter(module_of(parent), name, to_engine(value), 0)
+        else:
+            capi.accel_module_add_buffer(module_of(parent), name, to_engine(value), 1)
     return modules[""]
 
 

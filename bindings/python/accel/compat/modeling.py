@@ -10,8 +10,9 @@ from ..training.compilation import is_compiled_module, wrapped_by_compilation
 
 
 def has_4bit_bnb_layers(model):
-    """Whether it has quantized layers of bitsandbytes: a package that is not imported made none."""
-    found = (getattr(sys.modules.get("bitsandbytes.nn"), name, None) for name in ("Linear4bit", "Linear8bitLt"))
+    """Whether it has quantized layers of torch, of this package or of bitsandbytes: one that is not imported made none."""
+    own = f"{__package__.rpartition('.')[0]}.big_models.quantized_layers"
+    found = (getattr(sys.modules.get(module), name, None) for module in (own, "bitsandbytes.nn") for name in ("Linear4bit", "Linear8bitLt"))
     known = tuple(kind for kind in found if isinstance(kind, type))
     return bool(known) and any(isinstance(module, known) for module in model.modules())
 

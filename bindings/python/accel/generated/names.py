@@ -122,6 +122,8 @@ TORCH_HOMES = {
         "AlignDevicesHook attach_align_device_hook attach_align_device_hook_on_blocks attach_execution_device_hook "
         "get_state_dict_from_offload"
     ),
+    "big_models.checkpoint_loading": "quantize_and_offload_8bit",
+    "big_models.dispatch": "get_parameter_device",
     "big_models.layerwise_casting": "LayerwiseCastingHook",
     "big_models.meta_parameters": "ensure_weights_retied",
     "big_models.model_offload": "CpuOffload UserCpuOffloadHook",
@@ -130,7 +132,7 @@ TORCH_HOMES = {
         "OffloadedWeightsLoader PrefixedDataset save_offload_index"
     ),
     "big_models.quantization_config": "BnbQuantizationConfig",
-    "big_models.quantized_models": "get_keys_to_not_convert load_and_quantize_model",
+    "big_models.quantized_models": "get_keys_to_not_convert get_quantized_model_device_map load_and_quantize_model replace_with_bnb_layers",
     "big_models.torch_module_tensors": "check_device_same check_tied_parameters_in_config check_tied_parameters_on_same_device id_tensor_storage",
     "data.batch_sampler_shard": "BatchSamplerShard",
     "data.dispatcher": "DataLoaderDispatcher",
@@ -214,7 +216,6 @@ MODULES = {
 }
 
 MISSING = {
-    "quantization": "get_parameter_device get_quantized_model_device_map quantize_and_offload_8bit replace_with_bnb_layers",
     "training on TPUs": "MpDeviceLoaderWrapper install_xla prepare_tpu",
     "training with SageMaker": "prepare_sagemager_args_inputs",
 }

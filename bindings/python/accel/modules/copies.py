@@ -9,8 +9,16 @@ def of_module(module):
     state = {name: tensor.detach().clone() for name, tensor in capi.accel_module_state_dict(module.handle).items()}
     frozen = [name for name, tensor in module.named_parameters() if not tensor.requires_grad]
     extra = {name: tensor.detach().clone() for name, tensor in module.named_buffers() if name not in state}
-    place = next(((tensor.dtype, tensor.device) for tensor in module.parameters()), None)
-    return _rebuild, (_plan(module), state, frozen, extra, _ties(module), place, module.training)
+    place = next(((tensor.dtype, tensor.device) for tensor in module.parameters() if tensor.dtype.is_floating_point), None)
+    return _rebuild, (_plan(module), state, frozen, extra, _ties(module), place, module.training, dict(_quantizations(module)))
+
+
+def _quantizations(module, path=""):
+    """The arguments of quantize(), by the paths of the modules whose it was."""
+    if module.__dict__.get("_quantization") is not None:
+        yield path, module.__dict__["_quantization"]
+    for name, part in module._modules.items():
+        yield from _quantizations(part, f"{path}.{name}" if path else name)
 
 
 def _ties(module):
@@ -62,12 +70,22 @@ def _make(plan):
     return made
 
 
-def _rebuild(plan, state, frozen, extra, ties, place, training):
+def _rebuild(plan, state, frozen, extra, ties, place, training, quantizations):
     made = _make(plan)
     if place is not None:
         made.to(*place)
     for path, source in ties:
         made.tie(path, source)
+    for path, options in quantizations.items():
+        made.get_submodule(path).quantize(**options)
+    lacking = sorted(state.keys() - capi.accel_module_state_dict(made.handle).keys())
+    if lacking:
+        raise TypeError(f"the model cannot be copied: its copy lacks {', '.join(lacking[:3])}, which a part of it got that was quantized by itself, or an adapter; "
+                        "expected quantize() of the whole model, or save it into a folder and open that again")
+    for name, value in state.items():
+        path, _, own = name.rpartition(".")
+        if own.endswith("_quant_state"):  # text, whose length differs
+            capi.accel_module_replace_tensor(made.get_submodule(path).handle, own, value)
     made.load_state_dict(state)
     for name, buffer in made.named_buffers():
         if name in extra:

@@ -241,7 +241,9 @@ class Module(methods.Module):
     def quantize(self, kind="int8", **options):
         """Exchanges the weights of linear layers for codes of 4 or 8 bits, one after the other, and returns the names of the layers; adapters can be trained
         on them. Options are the fields of accel_quantization_options_t: `model.quantize("nf4", has_double_quantization=True, skip_modules=["lm_head"])`."""
-        return capi.accel_module_quantize(self.handle, quantization_options({"kind": kind, **options}))
+        names = capi.accel_module_quantize(self.handle, quantization_options({"kind": kind, **options}))
+        self.__dict__["_quantization"] = {"kind": kind, **options}  # for copies
+        return names
 
     def add_adapter(self, name, **options):
         """Adds an adapter, LoRA or DoRA, to linear layers, and makes it the only active one; nothing else is trained from then on. Options are the

@@ -1,6 +1,5 @@
 """Models that a device map has spread over devices, or whose weights are offloaded: which can be trained, and their state dicts."""
 
-from ..compat.availability import is_bitsandbytes_multi_backend_available, is_xpu_available
 from ..engine.torch_types import is_torch_model
 from ..state.environment import parse_flag_from_env
 
@@ -19,8 +18,8 @@ def require_trainable(model, num_processes):
                          f"{num_processes} ranks; start the program with one process (--num_processes 1)")
     quantized = getattr(model, "is_loaded_in_8bit", False) or getattr(model, "is_loaded_in_4bit", False)
     devices = set((getattr(model, "hf_device_map", None) or {}).values()) if quantized else ()
-    trains_on_cpu = is_bitsandbytes_multi_backend_available() and not is_xpu_available()
-    away = sorted({str(device) for device in devices}.intersection(("disk",) if trains_on_cpu else ("cpu", "disk")))
+    is_of_bitsandbytes = any(type(module).__module__.startswith("bitsandbytes.") for module in model.modules())
+    away = sorted({str(device) for device in devices}.intersection(("cpu", "disk") if is_of_bitsandbytes else ("disk",)))
     if away:
         raise ValueError(f"{type(model).__name__} has weights in 8 or 4 bits with CPU or disk offload ({', '.join(away)} in its device map), and "
                          "cannot be trained; load it on the accelerator as a whole")

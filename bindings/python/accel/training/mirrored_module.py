@@ -49,7 +49,19 @@ def mirror(module: torch.nn.Module, mirrored: "dict | None" = None, chains=()):
 
 
 def _add_buffer(part, module, name, buffer):
-    capi.accel_module_add_buffer(part.handle, name, from_torch(buffer), int(name not in module._non_persistent_buffers_set))
+    handle, (*below, own) = part.handle, name.split(".")
+    for inner in below:  # scales are below their weight
+        handle = _child(handle, inner)
+    capi.accel_module_add_buffer(handle, own, from_torch(buffer), int(name not in module._non_persistent_buffers_set))
+
+
+def _child(handle, name):
+    try:
+        return capi.accel_module_child(handle, name)
+    except errors.NotFoundError:
+        child = capi.accel_module_create("Module")
+        capi.accel_module_add_child(handle, name, child)
+        return child
 
 
 def _follow_parameter(module, name, parameter):
