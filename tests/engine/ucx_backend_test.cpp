@@ -148,14 +148,26 @@ TEST(UcxGroup, PointToPointBesideCollectives) {
   });
 }
 
+// A peer that is gone before a slow rank shuts down is another failure.
+class PeerThatStays {
+ public:
+  void leave() { has_left_.set_value(); }
+  void stay() { has_left_.get_future().wait_for(std::chrono::seconds(30)); }
+
+ private:
+  std::promise<void> has_left_;
+};
+
 TEST(UcxGroup, ShutdownWithCallsOutstanding) {
-  run_ranks(2, [](const BackendPointer& backend, int rank) {
-    if (rank == 1) return std::this_thread::sleep_for(milliseconds(50));
+  PeerThatStays peer;
+  run_ranks(2, [&peer](const BackendPointer& backend, int rank) {
+    if (rank == 1) return peer.stay();
     Tensors tensors{at::ones({4})}, received{at::ones({4})};
     const auto work = backend->allreduce(tensors, c10d::AllreduceOptions());
     const auto receive = backend->recv(received, 1, 3);
     const auto future = work->getFuture();
     backend->shutdown();
+    peer.leave();
     EXPECT_EQ(expect_error([&] { work->wait(); }).failure(), CollectiveFailure::kAborted);
     EXPECT_EQ(expect_error([&] { receive->wait(); }).failure(), CollectiveFailure::kAborted);
     EXPECT_TRUE(future->hasError());
@@ -175,11 +187,13 @@ TEST(UcxGroup, ALargeMessageFromAnyRank) {
 }
 
 TEST(UcxGroup, ShutdownWithALargeMessageThatNobodyTook) {
-  run_ranks(2, [](const BackendPointer& backend, int rank) {
-    if (rank == 1) return std::this_thread::sleep_for(milliseconds(50));
+  PeerThatStays peer;
+  run_ranks(2, [&peer](const BackendPointer& backend, int rank) {
+    if (rank == 1) return peer.stay();
     Tensors tensors{at::ones({3000000})};
     const auto work = backend->send(tensors, 1, 3);
     backend->shutdown();
+    peer.leave();
     EXPECT_EQ(expect_error([&] { work->wait(); }).failure(), CollectiveFailure::kAborted);
   });
 }
