@@ -18,6 +18,7 @@ SAYS_ONLY = {"tools/setup.sh": "--check", "tools/quickstart.sh": "--check", "too
 NOT_RUN = {
     "tools/test.sh": "this test is a part of it",
     "tools/test.sh --all": "this test is a part of it",
+    "tools/test.sh --ci": "this test is a part of it",
     "tools/test.sh -C build/develop": "this test is a part of it",
     "tools/test_libtorch.sh 2.11.0": "it builds everything with another LibTorch",
     "tools/test_python.sh python3.12": "it builds everything for another Python",
