@@ -626,7 +626,7 @@ static void test_from_config(void **state) {
   accel_value_dispose(&output);
   accel_tensor_release(input);
   accel_module_release(model);
-  assert_fails(accel_module_from_config("{\"model_type\": \"bart\"}", &model), ACCEL_ERROR_UNSUPPORTED, "'bart'");
+  assert_fails(accel_module_from_config("{\"model_type\": \"xlnet\"}", &model), ACCEL_ERROR_UNSUPPORTED, "'xlnet'");
   assert_fails(accel_module_from_config("nowhere/config.json", &model), ACCEL_ERROR_NOT_FOUND, "nowhere/config.json");
   assert_status(accel_module_from_config(NULL, &model), ACCEL_ERROR_INVALID_ARGUMENT);
   assert_status(accel_module_from_config("{}", NULL), ACCEL_ERROR_INVALID_ARGUMENT);

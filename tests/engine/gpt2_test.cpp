@@ -94,8 +94,8 @@ TEST(Gpt2, RefusesWhatItCannotDo) {
   expect_error(Status::kTypeMismatch, "'n_positions'", build(R"("n_positions": "many")"));
   expect_error(Status::kInvalidArgument, "not divisible",
                [] { module_from_config(R"({"model_type": "gpt2", "n_embd": 9, "n_head": 2})"); });
-  expect_error(Status::kUnsupported, "'bart' is not known; expected one of llama, mistral",
-               [] { module_from_config(R"({"model_type": "bart"})"); });
+  expect_error(Status::kUnsupported, "'xlnet' is not known; expected one of llama, mistral",
+               [] { module_from_config(R"({"model_type": "xlnet"})"); });
   expect_error(Status::kNotFound, "'no/config.json'", [] { module_from_config("no/config.json"); });
   expect_error(Status::kIo, "'.' is not a regular file; expected a config.json", [] { module_from_config("."); });
   expect_error(Status::kInvalidArgument, "not valid JSON", [] { module_from_config("{"); });

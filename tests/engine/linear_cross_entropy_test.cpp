@@ -492,7 +492,8 @@ TEST(LinearCrossEntropy, IsFoundByItsName) {
   register_operators();
   EXPECT_EQ(tensor::operator_names("accel::"),
             (std::vector<std::string>{"accel::combine_tokens", "accel::dispatch_tokens", "accel::fp8_linear",
-                                      "accel::linear_cross_entropy", "accel::split_linear"}));
+                                      "accel::linear_cross_entropy", "accel::quantize_matrix",
+                                      "accel::quantized_linear", "accel::quantized_scales", "accel::split_linear"}));
   const Problem problem = fixed_problem();
   const std::vector<tensor::Argument> arguments = {tensor::Argument::tensor(problem.input),
                                                    tensor::Argument::tensor(problem.weight),

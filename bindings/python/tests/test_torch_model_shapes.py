@@ -124,10 +124,10 @@ def test_the_program_asks_python_for_models_that_it_does_not_know(folder, launch
 
 
 def test_the_program_says_what_is_missing_for_such_a_model(launcher, tmp_path):
-    (tmp_path / "config.json").write_text('{"model_type": "bart"}')
+    (tmp_path / "config.json").write_text('{"model_type": "xlnet"}')
     (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "python3").chmod(0o755)
-    for path, expected in ((tmp_path / "config.json", "model_type 'bart' is not known"), (tmp_path / "missing", "does not exist")):
+    for path, expected in ((tmp_path / "config.json", "model_type 'xlnet' is not known"), (tmp_path / "missing", "does not exist")):
         done = subprocess.run([launcher, "estimate-memory", str(path)], capture_output=True, text=True, timeout=60, check=False,
                               env={**os.environ, "PATH": os.pathsep.join([str(tmp_path), os.environ["PATH"]])})
         assert done.returncode != 0 and expected in done.stderr and "python3 with transformers" in done.stderr
