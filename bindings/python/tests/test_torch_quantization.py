@@ -181,6 +181,18 @@ def test_copies_and_conversions(net, tokens, kind):
         other.load_state_dict({name: tensor for name, tensor in net.state_dict().items() if name != "blocks.0.up.weight"})
 
 
+@each_kind
+def test_weights_that_are_loaded_in_inference_mode(net, tokens, kind):
+    other = Net().eval()
+    with torch.inference_mode():
+        loaded = load_and_quantize_model(Net().eval(), config_of(kind))
+        loaded(tokens)  # its scales are decoded
+        for parameter in other.parameters():
+            parameter.mul_(3)
+        loaded.load_state_dict(other.state_dict())
+        assert torch.equal(loaded(tokens), load_and_quantize_model(copy.deepcopy(other), config_of(kind))(tokens))
+
+
 def recorded_tensor(entry):
     dtype = getattr(torch, entry["dtype"])
     if "values" in entry:

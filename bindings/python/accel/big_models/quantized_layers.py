@@ -56,10 +56,11 @@ class QuantizedLinear(torch.nn.Linear):
         self._buffers.update({own: self._buffers[own].to("meta") for own in tensors if own != "weight"})
 
     def _decoded(self):
-        """Scales, sizes and group, which are decoded again when their tensors have changed."""
+        """Scales, sizes and group, which are decoded again when their tensors have changed; the changes of inference tensors are not counted."""
         tensors = self.codes()
-        changes = [(one.data_ptr(), 0 if one.is_inference() else one._version) for own, one in tensors.items() if own != "weight"]
-        if self._scales is None or self._scales[0] != changes:
+        scales = [tensor for own, tensor in tensors.items() if own != "weight"]
+        changes = None if any(tensor.is_inference() for tensor in scales) else [(tensor.data_ptr(), tensor._version) for tensor in scales]
+        if changes is None or self._scales is None or self._scales[0] != changes:
             self._scales = changes, torch.ops.accel.quantized_scales(list(tensors.values()), list(tensors))
         return self._scales[1]
 
