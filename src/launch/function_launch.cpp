@@ -12,8 +12,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/authentication_code.hpp"
 #include "base/error.hpp"
-#include "launch/ranks/job_token.hpp"
 #include "launch/ranks/process_end.hpp"
 
 namespace accel::launch {
@@ -54,7 +54,7 @@ HostRanks ranks_of_host(const LaunchOptions& job, int port, int restarts) {
   host_ranks.master_port = port;
   host_ranks.restart_count = restarts;
   host_ranks.token = job.job_id;
-  if (host_ranks.token.empty() && host_ranks.num_hosts == 1) host_ranks.token = job_token();
+  if (host_ranks.token.empty() && host_ranks.num_hosts == 1) host_ranks.token = random_digits(16);
   return host_ranks;
 }
 

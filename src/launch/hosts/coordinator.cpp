@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/authentication_code.hpp"
 #include "base/error.hpp"
-#include "launch/hosts/shared_secret.hpp"
 #include "launch/job.hpp"
 
 namespace accel::launch {

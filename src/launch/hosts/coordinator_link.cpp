@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/authentication_code.hpp"
 #include "base/error.hpp"
 #include "launch/hosts/host_socket.hpp"
-#include "launch/hosts/shared_secret.hpp"
 
 namespace accel::launch {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include "base/authentication_code.hpp"
 #include "base/error.hpp"
 #include "launch/hosts/message_link.hpp"
-#include "launch/hosts/shared_secret.hpp"
 
 namespace accel::launch {
 namespace {

@@ -4,12 +4,12 @@
 #include <string>
 #include <utility>
 
+#include "base/authentication_code.hpp"
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "launch/hosts/heartbeat.hpp"
 #include "launch/hosts/host_description.hpp"
 #include "launch/hosts/message_link.hpp"
-#include "launch/hosts/shared_secret.hpp"
 
 namespace accel::launch {
 

@@ -5,11 +5,12 @@
 #include <string_view>
 #include <utility>
 
+#include "base/authentication_code.hpp"
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/split_text.hpp"
 #include "launch/hosts/host_socket.hpp"
-#include "launch/hosts/shared_secret.hpp"
+#include "launch/hosts/secret_file.hpp"
 #include "launch/plan/host_list.hpp"
 #include "os/regular_file.hpp"
 

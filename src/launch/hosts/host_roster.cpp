@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/authentication_code.hpp"
 #include "base/error.hpp"
-#include "launch/hosts/shared_secret.hpp"
 
 namespace accel::launch {
 namespace {

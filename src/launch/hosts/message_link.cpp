@@ -8,8 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/authentication_code.hpp"
 #include "base/error.hpp"
-#include "launch/hosts/shared_secret.hpp"
 
 namespace accel::launch {
 namespace {

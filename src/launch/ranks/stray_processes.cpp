@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launch/ranks/job_token.hpp"
+#include "base/authentication_code.hpp"
 #include "os/file_descriptor.hpp"
 
 namespace accel::launch {
@@ -42,7 +42,7 @@ bool has_mark(pid_t process, const std::string& entry) {
 
 }  // namespace
 
-std::string new_mark() { return std::to_string(getpid()) + '.' + job_token(); }
+std::string new_mark() { return std::to_string(getpid()) + '.' + random_digits(16); }
 
 void kill_strays(const std::string& mark) {
   const std::string entry = '\0' + (kMarkVariable + ('=' + mark)) + '\0';
