@@ -404,8 +404,36 @@ TEST_F(QuantizedModels, AdaptersAreTrainedOnTop) {
       if (tensor.requires_grad()) trained += tensor.grad().defined() ? 1 : 0;
     }
     EXPECT_EQ(trained, is_dora ? 12u : 8u);
-    expect_error(Status::kUnsupported, "is quantized, and the adapter 'mine' cannot be merged",
-                 [&] { merge_adapters(*model); });
+  }
+}
+
+// A merged weight is quantized again, and an unmerged one has its former codes, bit for bit.
+TEST_F(QuantizedModels, AdaptersAreMergedIntoCodes) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor tokens = at::tensor({1, 2, 3, 4}, at::kLong).view({1, 4});
+  for (const KindCase& each : kKinds) {
+    for (const bool is_dora : {false, true}) {
+      SCOPED_TRACE(testing::Message() << each.kind << (is_dora ? " with DoRA" : ""));
+      const ModulePtr model = module_from_config(kLlama);
+      quantize_model(*model, options_of(each));
+      const at::Tensor without = model->call(tokens);
+      LoraConfig config;
+      config.targets.endings = {"q_proj", "down_proj"};
+      config.shape.is_dora = is_dora;
+      config.shape.start = LoraStart::kRandom;
+      add_lora(*model, "mine", config);
+      const at::Tensor adapted = model->call(tokens);
+      const at::Tensor codes = find_tensor(*model, "model.layers.0.self_attn.q_proj.weight").clone();
+      merge_adapters(*model);
+      EXPECT_FALSE(at::equal(codes, find_tensor(*model, "model.layers.0.self_attn.q_proj.weight")));
+      const at::Tensor merged = model->call(tokens);
+      EXPECT_LT((merged - adapted).norm().item().toDouble(), 0.5 * (adapted - without).norm().item().toDouble());
+      unmerge_adapters(*model);
+      EXPECT_TRUE(at::equal(codes, find_tensor(*model, "model.layers.0.self_attn.q_proj.weight")));
+      EXPECT_TRUE(at::equal(adapted, model->call(tokens)));
+      merge_adapters(*model);
+      EXPECT_TRUE(at::equal(merged, model->call(tokens)));
+    }
   }
 }
 

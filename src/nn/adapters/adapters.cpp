@@ -76,9 +76,6 @@ std::string in_files(const std::string& path, const std::vector<std::string>& la
 
 void require_whole(const std::string& layer, const Projection& projection, const Lora& lora) {
   const at::Tensor& weight = projection.parameter(Projection::kWeight);
-  require(projection.encoded() == nullptr, Status::kUnsupported, "the weight of '", layer,
-          "' is quantized, and the adapter '", lora.name(),
-          "' cannot be merged; expected a model that is loaded without quantization, to merge the adapter there");
   const bool is_here = !weight.is_meta() && projection.placement(Projection::kWeight) == nullptr;
   require(is_here && weight.dim() == 2, Status::kInvalidState, "the weight of '", layer,
           "' is offloaded or a shard, and the adapter '", lora.name(),
@@ -129,20 +126,26 @@ void merge_adapters(Module& model) {
   for_each_lora(model, [](const std::string& layer, Projection& projection, Lora& lora) {
     if (lora.is_active()) require_whole(layer, projection, lora);
   });
-  for_each_lora(model, [](const std::string&, Projection& projection, Lora& lora) {
-    if (lora.is_active()) lora.merge(projection);
+  for_each_lora(model, [](const std::string& layer, Projection& projection, Lora& lora) {
+    if (lora.is_active()) lora.merge(projection, layer);
   });
 }
 
 void unmerge_adapters(Module& model) {
-  std::vector<std::pair<Projection*, Lora*>> merged;
+  struct Merged {
+    std::string layer;
+    Projection* projection;
+    Lora* lora;
+  };
+  std::vector<Merged> merged;
   for_each_lora(model, [&](const std::string& layer, Projection& projection, Lora& lora) {
     if (!lora.is_merged()) return;
     require_whole(layer, projection, lora);
-    merged.emplace_back(&projection, &lora);
+    merged.push_back({layer, &projection, &lora});
   });
   // The last one that was merged goes first.
-  for (auto entry = merged.rbegin(); entry != merged.rend(); ++entry) entry->second->unmerge(*entry->first);
+  for (auto entry = merged.rbegin(); entry != merged.rend(); ++entry)
+    entry->lora->unmerge(*entry->projection, entry->layer);
 }
 
 NamedTensors without_merged_adapters(const Module& model, const NamedTensors& state) {

@@ -15,6 +15,7 @@
 #include "nn/layers/dropout.hpp"
 #include "nn/layers/initial.hpp"
 #include "nn/layers/linear.hpp"
+#include "nn/module_walks.hpp"
 #include "nn/weight_store.hpp"
 
 namespace accel::nn {
@@ -75,6 +76,39 @@ void fill_factors(const at::Tensor& first, const at::Tensor& second, const LoraS
 
 // [outputs, inputs]
 at::Tensor by_outputs(const at::Tensor& weight, Product product) { return product.is_transposed ? weight.t() : weight; }
+
+// Returns the former tensors.
+NamedTensors exchange_members(Module& module, const NamedTensors& members) {
+  NamedTensors former;
+  for (const auto& [name, tensor] : members) {
+    former.emplace_back(name, find_tensor(module, name));
+    module.replace_tensor(name, tensor);
+  }
+  return former;
+}
+
+// The weight to which an update is added. A quantized one is decoded to [outputs, inputs].
+struct BaseWeight {
+  explicit BaseWeight(Projection& owner)
+      : projection(owner),
+        product{owner.encoded() == nullptr && owner.output_dim() == 1},
+        values(owner.encoded() == nullptr ? owner.parameter(Projection::kWeight)
+                                          : owner.encoded()->values(at::kFloat)) {}
+
+  at::Tensor by_outputs() const { return nn::by_outputs(values, product); }
+
+  // Returns the members of the layer that were exchanged.
+  NamedTensors set(const at::Tensor& changed, const std::string& layer) const {
+    if (projection.encoded() != nullptr)
+      return exchange_members(projection, projection.encoded()->encode(changed, layer));
+    by_outputs().copy_(changed);
+    return {};
+  }
+
+  Projection& projection;
+  const Product product;
+  const at::Tensor values;
+};
 
 }  // namespace
 
@@ -150,28 +184,30 @@ void Lora::set_active(bool is_active) {
     if (part != nullptr) part->parameter(0).set_requires_grad(is_active);
 }
 
-void Lora::merge(Projection& projection) {
+void Lora::merge(Projection& projection, const std::string& layer) {
   if (is_merged_) return;
   const at::NoGradGuard no_grad;
-  const at::Tensor& weight = projection.parameter(Projection::kWeight);
-  const Product product{projection.output_dim() == 1};
-  at::Tensor merged = by_outputs(weight, product).to(at::kFloat) + weight_change();
+  const BaseWeight base(projection);
+  at::Tensor merged = base.by_outputs().to(at::kFloat) + weight_change();
   if (magnitude_ != nullptr) {
-    merged_norms_ = norms(weight, product);
+    merged_norms_ = norms(base.values, base.product);
     merged *= (magnitude_->parameter(0) / merged_norms_).to(at::kFloat).unsqueeze(1);
   }
-  by_outputs(weight, product).copy_(merged);
+  former_ = base.set(merged, layer);
   is_merged_ = true;
 }
 
-void Lora::unmerge(Projection& projection) {
+void Lora::unmerge(Projection& projection, const std::string& layer) {
   if (!is_merged_) return;
   const at::NoGradGuard no_grad;
-  const Product product{projection.output_dim() == 1};
-  const at::Tensor weight = by_outputs(projection.parameter(Projection::kWeight), product);
-  at::Tensor former = weight.to(at::kFloat);
-  if (magnitude_ != nullptr) former = former * (merged_norms_ / magnitude_->parameter(0)).to(at::kFloat).unsqueeze(1);
-  weight.copy_(former - weight_change());
+  if (!former_.empty()) {
+    exchange_members(projection, std::exchange(former_, {}));
+  } else {
+    const BaseWeight base(projection);
+    at::Tensor former = base.by_outputs().to(at::kFloat);
+    if (magnitude_ != nullptr) former = former * (merged_norms_ / magnitude_->parameter(0)).to(at::kFloat).unsqueeze(1);
+    base.set(former - weight_change(), layer);
+  }
   is_merged_ = false;
 }
 

@@ -53,9 +53,9 @@ class Lora final : public ProductUpdate {
   void set_active(bool is_active);
   bool is_merged() const { return is_merged_; }
   // Adds the update to the weight, in float32 and rounded once, or takes it away again. The weight is whole and in
-  // memory.
-  void merge(Projection& projection);
-  void unmerge(Projection& projection);
+  // memory. A quantized one is quantized again, and gets its former codes back. `layer` stands in errors.
+  void merge(Projection& projection, const std::string& layer);
+  void unmerge(Projection& projection, const std::string& layer);
 
  private:
   Lora(std::string name, const LoraShape& shape, std::shared_ptr<const LoraConfig> config)
@@ -75,6 +75,7 @@ class Lora final : public ProductUpdate {
   ModulePtr magnitude_;  // null without DoRA
   bool is_active_ = true, is_merged_ = false;
   at::Tensor merged_norms_;  // of DoRA
+  NamedTensors former_;      // the members of a quantized layer before the merge
 };
 
 }  // namespace accel::nn

@@ -30,7 +30,12 @@ class WeightProduct {
 // Ranks that have parts of a weight compute the layer's product together.
 class SplitProduct : public WeightProduct {};
 
-class EncodedProduct : public WeightProduct, public virtual EncodedWeight {};
+class EncodedProduct : public WeightProduct, public virtual EncodedWeight {
+ public:
+  // Encodes other values, which are rounded, and returns the members of the layer that stand for them, by their names.
+  // `layer` stands in errors.
+  virtual NamedTensors encode(const at::Tensor& values, const std::string& layer) const = 0;
+};
 
 // Changes the product of a projection, as an adapter does.
 class ProductUpdate {

@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/aminmax.h>
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "nn/layers/encoded_tensors.hpp"
 #include "nn/quantized/coded_product.hpp"
@@ -72,6 +74,16 @@ at::Tensor QuantizedMatrix::values(at::ScalarType dtype) const { return matrix()
 
 std::vector<std::pair<std::string, std::string>> QuantizedMatrix::file_names() const {
   return names_in_files(state_.kind.name, buffers());
+}
+
+NamedTensors QuantizedMatrix::encode(const at::Tensor& values, const std::string& layer) const {
+  const NamedTensors own = buffers();
+  const QuantizedTensors made = quantize_again(values, state_, own, layer);
+  NamedTensors members{{layer_.direct_parameters()[Projection::kWeight].first, made.codes}};
+  for (const auto& [name, tensor] : made.buffers)  // files may leave some out
+    if (std::any_of(own.begin(), own.end(), [&name = name](const auto& buffer) { return buffer.first == name; }))
+      members.emplace_back(name, tensor);
+  return members;
 }
 
 at::Tensor QuantizedMatrix::multiply(const at::Tensor& input, const at::Tensor&, const at::Tensor& bias,

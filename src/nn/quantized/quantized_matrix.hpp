@@ -27,6 +27,7 @@ class QuantizedMatrix final : public EncodedProduct, public EncodedLookup {
   at::IntArrayRef sizes() const override { return state_.sizes; }
   at::Tensor values(at::ScalarType dtype) const override;
   std::vector<std::pair<std::string, std::string>> file_names() const override;
+  NamedTensors encode(const at::Tensor& values, const std::string& layer) const override;
   at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                       Product product) const override;
   // In the dtype of the numbers that were quantized.

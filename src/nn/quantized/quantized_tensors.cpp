@@ -277,6 +277,28 @@ QuantizedTensors find_rows(const TensorsByName& files, const std::string& layer,
   return found;
 }
 
+// `order`, if it is defined, is that of the columns as they are stored.
+QuantizedTensors quantize(const at::Tensor& values, QuantizedState state, const at::Tensor& order,
+                          const std::string& name) {
+  QuantizedTensors made;
+  made.state = std::move(state);
+  const WeightStorage storage = made.state.kind.storage;
+  const at::ScalarType read = is_kernel_dtype(values.scalar_type()) ? values.scalar_type() : at::kFloat;
+  at::Tensor numbers = values.detach().to(at::kCPU, read).contiguous();
+  if (order.defined()) numbers = numbers.index_select(1, order.to(at::kCPU, at::kLong));
+  PackedNumbers packed = pack(numbers, made.state, name);
+  packed.order = order;
+  if (storage == WeightStorage::kBlocks)
+    add_blocks(packed, made);
+  else if (storage == WeightStorage::kRows)
+    add_rows(packed, numbers, made);
+  else
+    add_groups(packed, made);
+  made.codes = made.codes.to(values.device());
+  for (auto& [buffer, tensor] : made.buffers) tensor = tensor.to(values.device());
+  return made;
+}
+
 }  // namespace
 
 bool QuantizedState::is_flat() const {
@@ -286,20 +308,12 @@ bool QuantizedState::is_flat() const {
 QuantizedTensors quantize_matrix(const at::Tensor& values, const QuantizedKind& kind, const std::string& name) {
   require(values.dim() == 2 && values.is_floating_point(), Status::kInvalidArgument, "'", name, "' is ",
           tensor::dtype_name(values.scalar_type()), " ", values.sizes(), "; expected a floating matrix to quantize");
-  QuantizedTensors made;
-  made.state = {kind, values.sizes().vec(), values.scalar_type()};
-  const at::ScalarType read = is_kernel_dtype(values.scalar_type()) ? values.scalar_type() : at::kFloat;
-  const at::Tensor numbers = values.detach().to(at::kCPU, read).contiguous();
-  const PackedNumbers packed = pack(numbers, made.state, name);
-  if (kind.storage == WeightStorage::kBlocks)
-    add_blocks(packed, made);
-  else if (kind.storage == WeightStorage::kRows)
-    add_rows(packed, numbers, made);
-  else
-    add_groups(packed, made);
-  made.codes = made.codes.to(values.device());
-  for (auto& [buffer, tensor] : made.buffers) tensor = tensor.to(values.device());
-  return made;
+  return quantize(values, {kind, values.sizes().vec(), values.scalar_type()}, {}, name);
+}
+
+QuantizedTensors quantize_again(const at::Tensor& values, const QuantizedState& state, const NamedTensors& buffers,
+                                const std::string& name) {
+  return quantize(values.to(state.dtype), state, state.has_order ? buffer_of(buffers, kColumns) : at::Tensor(), name);
 }
 
 QuantizedTensors grouped_tensors(const CodedMatrix& matrix, at::ScalarType dtype) {

@@ -50,6 +50,10 @@ struct QuantizedTensors {
 // finite.
 QuantizedTensors quantize_matrix(const at::Tensor& values, const QuantizedKind& kind, const std::string& name);
 
+// Quantizes other values of a matrix that has such buffers: the kind, the dtype and the order of columns stay.
+QuantizedTensors quantize_again(const at::Tensor& values, const QuantizedState& state, const NamedTensors& buffers,
+                                const std::string& name);
+
 // A matrix of integers by groups, whose numbers were of this dtype, of the kind int4 or int8_grouped. Throws
 // kInvalidArgument for a format that these kinds do not have.
 QuantizedTensors grouped_tensors(const CodedMatrix& matrix, at::ScalarType dtype);
