@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 tools/setup.sh --check --lean
-echo "quick start: builds into build/ (0.3 GB) and trains for 75 seconds; 4 to 6 minutes on two cores, downloads not counted"
+echo "quick start: builds into build/ (0.3 GB) and trains for 75 seconds; 4 to 12 minutes on two cores, downloads not counted"
 [ "${1:-}" != --check ] || exit 0
 tools/setup.sh --lean
 tools/build.sh --lean src/cli/accel src/comm/ucx/libaccel_ucx.so examples/c/train_gpt examples/c/hello
