@@ -36,6 +36,12 @@ def bad_link(program):
         network.run(program, "ddp")
 
 
+def ipv6_link(program):
+    with Network(ipv6=True) as network:
+        network.run(program, "collectives", "65537")
+        network.run(program, "objects")
+
+
 def cut_link(program):
     """Whoever waits for the other host says so at its deadline; who waits for its neighbour may hear it from there."""
     with Network() as network, LoopingRanks(program, RANKS, "until_silent", prefix=network.command_prefix) as ranks:
@@ -73,7 +79,7 @@ def death_in_the_start(program):
                 fail(f"rank {rank} says {errors!r}; expected that rank 2 ended")
 
 
-TESTS = (good_link, bad_link, cut_link, unreachable_host, death_in_the_start)
+TESTS = (good_link, bad_link, ipv6_link, cut_link, unreachable_host, death_in_the_start)
 
 
 def main():

@@ -102,6 +102,16 @@ class Joining(HostsTest):
         self.assertNotEqual(ranks[0][4], str(self.port))
         self.assertEqual(len(ranks[0]), 7)
 
+    def test_addresses_of_ipv6(self):
+        try:
+            socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+        except OSError as error:
+            self.skipTest(f"this host has no IPv6: {error}")
+        hosts = [self.launch("--num-processes", 2, "--num-machines", 2, "--machine-rank", number, "--rdzv-backend", "static",
+                             "--rdzv-endpoint", f"[::1]:{self.port}", "--", "sh", "-c", NOTE) for number in (1, 0)]
+        self.expect(hosts, 0, 0)
+        self.assertEqual(self.written("rank.1.0").split()[3], "::1")
+
     def test_who_is_missing_is_said_and_ends_the_waiting(self):
         options = ("--rdzv-timeout", "6")
         hosts = [self.host(number, "exit 3", *options, hosts=4, ranks=4) for number in (0, 2)]

@@ -23,12 +23,13 @@ IN_TIME_S = 30  # the deadline, five seconds, and the start of a process on a bu
 
 
 class RendezvousTest(RankTestCase):
-    def rank(self, rank, size, command="until_silent", token="one", **variables):
+    def rank(self, rank, size, command="until_silent", token="one", limit=None, **variables):
         environment = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1",
                            MASTER_PORT=str(self.port), ACCEL_JOB_TOKEN=token, **variables)
         for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"):
             environment.pop(name, None)
-        return self.start([PROGRAM, command], environment)
+        limited = [] if limit is None else ["sh", "-c", f'ulimit -n {limit} && exec "$@"', "sh"]
+        return self.start([*limited, PROGRAM, command], environment)
 
     def wait_for_server(self):
         end = time.monotonic() + LIMIT_S
@@ -60,14 +61,30 @@ class Strangers(RendezvousTest):
             for stranger in held:
                 stranger.close()
 
-    # Regression: rank 0 waited on after it had turned a rank away.
-    def test_another_job_is_turned_away_and_ends_the_start(self):
+    def test_another_job_is_turned_away_and_disturbs_nobody(self):
         rank_0 = self.rank(0, 3, "objects")
         rank_2 = self.rank(2, 3, "objects")
-        stranger = self.rank(1, 3, "objects", token="two")
-        self.assert_fails(stranger, "rank 1 of 3 belongs to another job", str(self.port), seconds=IN_TIME_S)
-        for rank in (rank_0, rank_2):
-            self.assert_fails(rank, "turned away: rank 1 of 3 belongs to another job", seconds=IN_TIME_S)
+        for token in ("two", ""):
+            stranger = self.rank(1, 3, "objects", token=token)
+            self.assert_fails(stranger, "rank 1 of 3 belongs to another job", str(self.port), seconds=IN_TIME_S)
+        self.assert_done(rank_0, rank_2, self.rank(1, 3, "objects"))
+
+    def test_silent_connections_leave_room_for_the_ranks(self):
+        rank_0 = self.rank(0, 2, "objects", limit=128)
+        self.wait_for_server()
+        with contextlib.ExitStack() as held:
+            for _ in range(200):
+                held.enter_context(socket.create_connection(("127.0.0.1", self.port)))
+            self.assert_done(rank_0, self.rank(1, 2, "objects"))
+
+    # What is refused is said where the right ranks do not come.
+    def test_refused_connections_are_counted(self):
+        rank_0 = self.rank(0, 2)
+        self.wait_for_server()
+        with socket.create_connection(("127.0.0.1", self.port)) as stranger:
+            stranger.sendall(b"\x00\xce\xf7\x85\x3c\x07")
+            self.assertEqual(stranger.recv(1), b"")
+        self.assert_fails(rank_0, "of 2 ranks these did not come", "1 connection", "ACCEL_JOB_TOKEN", seconds=IN_TIME_S)
 
 
 class Ranks(RendezvousTest):

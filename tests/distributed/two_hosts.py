@@ -40,9 +40,9 @@ class Host:
     """A network namespace that lives as long as its file is open: it needs no name, and no end of this program leaves
     it behind."""
 
-    def __init__(self, number):
-        self.number = number
-        self.address = f"10.83.0.{number + 1}"
+    def __init__(self, number, ipv6=False):
+        self.number, self.ipv6 = number, ipv6
+        self.address = f"fd00:83::{number + 1}" if ipv6 else f"10.83.0.{number + 1}"
         self.device = f"link{number}"
         self.shared_memory = tempfile.TemporaryDirectory(prefix="accel-host-")  # that its ranks see
         libc = ctypes.CDLL(None, use_errno=True)
@@ -67,7 +67,8 @@ class Host:
         return done.stdout
 
     def start_device(self):
-        self.run("ip", "addr", "add", f"{self.address}/24", "dev", self.device)
+        # No other host could have the address of IPv6: it is usable at once (nodad).
+        self.run("ip", "addr", "add", f"{self.address}/{64 if self.ipv6 else 24}", "dev", self.device, *(["nodad"] if self.ipv6 else []))
         self.run("ip", "link", "set", self.device, "up")
         self.run("ip", "link", "set", "lo", "up")
 
@@ -191,10 +192,10 @@ def make_link(hosts, **quality):
 
 
 class Network:
-    """Two hosts and their link, as a context."""
+    """Two hosts and their link, as a context; `ipv6`: they have addresses of IPv6 alone."""
 
-    def __init__(self, **quality):
-        self.hosts = [Host(0), Host(1)]
+    def __init__(self, ipv6=False, **quality):
+        self.hosts = [Host(0, ipv6), Host(1, ipv6)]
         self.link = make_link(self.hosts, **quality)
 
     def __enter__(self):

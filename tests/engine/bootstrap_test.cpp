@@ -24,6 +24,8 @@
 #include "comm/rendezvous/store_client.hpp"
 #include "comm/rendezvous/store_server.hpp"
 #include "launch/ranks/claimed_port.hpp"
+#include "os/file_descriptor.hpp"
+#include "os/socket_address.hpp"
 
 namespace accel::comm {
 namespace bootstrap_test {
@@ -76,10 +78,26 @@ TEST(Bootstrap, ClientsThatReadSlowlyGetALargeValueWhole) {
 // A socket is open to the network of its address and to no other.
 TEST(Bootstrap, ListensOnTheInterfaceOfItsAddress) {
   const std::string host = own_host_towards({"203.0.113.1", 9});
-  if (host.empty() || is_loopback(host)) GTEST_SKIP() << "this host has no network";
+  if (host.empty() || is_loopback_host(host)) GTEST_SKIP() << "this host has no network";
   const FileDescriptor listener = listen_on(host, 0);
   EXPECT_TRUE(connect_to({host, port_of(listener)}, kLimit).socket.is_open());
   EXPECT_TRUE(connect_to({"127.0.0.1", port_of(listener)}, kLimit).refused);
+}
+
+// All addresses of a name are tried at once: one of them may be none at which somebody listens.
+TEST(Bootstrap, ConnectsToTheAddressOfANameThatAnswers) {
+  const FileDescriptor listener = listen_on("127.0.0.1", 0);
+  EXPECT_TRUE(connect_to({"localhost", port_of(listener)}, kLimit).socket.is_open());
+}
+
+TEST(Bootstrap, ListensAtAnAddressOfIPv6) {
+  const FileDescriptor probe(socket(AF_INET6, SOCK_STREAM, 0));
+  const SocketAddress loopback = resolve("::1", 0).addresses.at(0);
+  if (bind(probe.number(), loopback.get(), loopback.length()) != 0) GTEST_SKIP() << "this host has no IPv6";
+  const FileDescriptor listener = listen_on("::1", 0);
+  EXPECT_TRUE(connect_to({"::1", port_of(listener)}, kLimit).socket.is_open());
+  EXPECT_TRUE(connect_to({"127.0.0.1", port_of(listener)}, kLimit).refused);
+  EXPECT_EQ(own_host_towards({"::1", 9}), "::1");
 }
 
 // An address of this host that it does not have, such as that of a service in front of it.

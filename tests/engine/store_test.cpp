@@ -1,5 +1,7 @@
 // The store of a job as its clients see it, and the meeting of the ranks.
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <cstdint>
@@ -11,13 +13,17 @@
 #include <utility>
 #include <vector>
 
+#include "base/authentication_code.hpp"
 #include "base/deadline.hpp"
 #include "base/error.hpp"
+#include "comm/backend/backend_communicator.hpp"
 #include "comm/rendezvous/job_start.hpp"
 #include "comm/rendezvous/rendezvous.hpp"
 #include "comm/rendezvous/rendezvous_endpoints.hpp"
 #include "comm/rendezvous/socket.hpp"
 #include "comm/rendezvous/store_client.hpp"
+#include "comm/rendezvous/store_identity.hpp"
+#include "comm/rendezvous/store_proof.hpp"
 #include "comm/rendezvous/store_server.hpp"
 #include "expect_error.hpp"
 #include "launch/ranks/claimed_port.hpp"
@@ -97,6 +103,142 @@ TEST_F(Store, AServerThatSaysNothingOrIsGoneIsAnError) {
   const auto found = client();
   server.reset();
   for (int i = 0; i < 2; i++) tests::expect_error(Status::kPeerLost, " is gone", [&] { found->add("x", 1); });
+}
+
+// A client that sends what it likes.
+class RawClient {
+ public:
+  explicit RawClient(int port) : socket_(connect_to({"127.0.0.1", port}, std::chrono::seconds(20)).socket) {
+    send_bytes(std::string("\x00\xce\xf7\x85\x3c", 5));  // what clients of a store begin with
+  }
+
+  void send_bytes(const std::string& bytes) const { send(socket_.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  void challenge(const std::string& who, const std::string& number) const {
+    send_bytes('\xa0' + with_size(who) + with_size(number));
+  }
+  void prove(const std::string& code) const { send_bytes('\xa1' + with_size(code)); }
+  void ask_number_of_keys() const { send_bytes("\x07"); }
+
+  // Empty where the server has closed the connection.
+  std::string receive_bytes(size_t size) const {
+    std::string bytes(size, '\0');
+    const ssize_t received = recv(socket_.number(), bytes.data(), size, MSG_WAITALL);
+    return received == static_cast<ssize_t>(size) ? bytes : std::string();
+  }
+  std::string receive_text() const {
+    const std::string size = receive_bytes(8);
+    return size.empty() ? size : receive_bytes(static_cast<unsigned char>(size[0]));
+  }
+  bool is_closed() const { return receive_bytes(1).empty(); }
+
+ private:
+  static std::string with_size(const std::string& text) {
+    return std::string(1, static_cast<char>(text.size())) + std::string(7, '\0') + text;
+  }
+
+  const FileDescriptor socket_;
+};
+
+TEST_F(Store, WithASecretServesThoseThatKnowIt) {
+  const StoreServer server(std::move(listener_), "the secret of the job");
+  const auto known = [&](const std::string& secret) {
+    return c10::make_intrusive<StoreClient>(Address{"127.0.0.1", port_}, std::chrono::seconds(20),
+                                            StoreIdentity{"rank 1 of 3", secret});
+  };
+  const auto member = known("the secret of the job");
+  member->set("a", bytes("1"));
+  EXPECT_EQ(member->clone()->get("a"), bytes("1"));
+  tests::expect_error(Status::kPeerLost, " is gone", [&] { client(); });
+  for (const char* const secret : {"", "the secret of another job"})
+    tests::expect_error(Status::kInvalidState, "rank 1 of 3 belongs to another job", [&] { known(secret); });
+  EXPECT_EQ(server.strangers(), 1);  // the others have seen themselves that it is not their store
+  EXPECT_EQ(member->get("a"), bytes("1"));
+}
+
+TEST_F(Store, WithoutASecretTurnsAwayThoseThatExpectOne) {
+  const StoreServer server(std::move(listener_));
+  tests::expect_error(Status::kInvalidState, "another job", [&] {
+    StoreClient(Address{"127.0.0.1", port_}, std::chrono::seconds(20), StoreIdentity{"rank 1 of 3", "a secret"});
+  });
+}
+
+TEST_F(Store, TakesNoCodeThatWasHeardOrSentBack) {
+  const std::string secret = "the secret of the job", number(32, '1');
+  const StoreServer server(std::move(listener_), secret);
+  const RawClient honest(port_);
+  honest.challenge("rank 1 of 3", number);
+  const StoreChallenge heard{"rank 1 of 3", number, honest.receive_text()};
+  EXPECT_EQ(honest.receive_text(), heard.server_code(secret));
+  honest.prove(heard.client_code(secret));
+  honest.ask_number_of_keys();
+  EXPECT_EQ(honest.receive_bytes(8), std::string(8, '\0'));
+
+  const RawClient replays(port_);
+  replays.challenge("rank 1 of 3", number);
+  replays.receive_text();
+  const std::string code = replays.receive_text();
+  replays.prove(heard.client_code(secret));
+  EXPECT_TRUE(replays.is_closed());
+
+  const RawClient reflects(port_);
+  reflects.challenge("rank 1 of 3", number);
+  reflects.receive_text();
+  reflects.prove(reflects.receive_text());
+  EXPECT_TRUE(reflects.is_closed());
+
+  const RawClient claims_another_rank(port_);
+  claims_another_rank.challenge("rank 2 of 3", number);
+  StoreChallenge other{"rank 1 of 3", number, claims_another_rank.receive_text()};
+  claims_another_rank.receive_text();
+  claims_another_rank.prove(other.client_code(secret));
+  EXPECT_TRUE(claims_another_rank.is_closed());
+
+  const RawClient asks_twice(port_);
+  for (int i = 0; i < 2; i++) asks_twice.challenge("rank 1 of 3", number);
+  asks_twice.receive_text();
+  asks_twice.receive_text();
+  EXPECT_TRUE(asks_twice.is_closed());
+
+  const RawClient proves_at_once(port_);
+  proves_at_once.prove(code);
+  EXPECT_TRUE(proves_at_once.is_closed());
+  const RawClient asks_at_once(port_);
+  asks_at_once.ask_number_of_keys();
+  EXPECT_TRUE(asks_at_once.is_closed());
+  const RawClient sends_much(port_);
+  sends_much.send_bytes('\xa0' + std::string("\xff\xff\0\0\0\0\0\0", 8) + std::string(8192, 'x'));
+  EXPECT_TRUE(sends_much.is_closed());
+}
+
+TEST_F(Store, AClientThatShowsNothingLosesItsConnectionAndOthersDoNot) {
+  const std::string secret = "the secret of the job";
+  const StoreServer server(std::move(listener_), secret, std::chrono::milliseconds(20));
+  const auto member = c10::make_intrusive<StoreClient>(Address{"127.0.0.1", port_}, std::chrono::seconds(20),
+                                                       StoreIdentity{"rank 1 of 3", secret});
+  const RawClient silent(port_), slow(port_);
+  slow.send_bytes("\xa0");
+  EXPECT_TRUE(silent.is_closed());
+  EXPECT_TRUE(slow.is_closed());
+  EXPECT_EQ(server.strangers(), 2);
+  member->set("a", bytes("1"));
+  EXPECT_EQ(member->get("a"), bytes("1"));
+}
+
+TEST_F(Store, AThousandStrangersDisturbNobody) {
+  const std::string secret = "the secret of the job";
+  const StoreServer server(std::move(listener_), secret);
+  const auto member = c10::make_intrusive<StoreClient>(Address{"127.0.0.1", port_}, std::chrono::seconds(20),
+                                                       StoreIdentity{"rank 1 of 3", secret});
+  for (int i = 0; i < 1000; i++) {
+    const RawClient stranger(port_);
+    stranger.challenge("rank 1 of 3", std::string(32, '1'));
+    stranger.receive_text();
+    stranger.receive_text();
+    stranger.prove(random_digits(32));
+    ASSERT_TRUE(stranger.is_closed());
+    ASSERT_EQ(member->add("count", 1), i + 1);
+  }
+  EXPECT_EQ(server.strangers(), 1000);
 }
 
 TEST(StoreRendezvous, NamesTheRanksThatDidNotCome) {

@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "comm/error_line.hpp"
 #include "comm/record/collected_values.hpp"
+#include "os/socket_address.hpp"
 
 namespace accel::comm {
 namespace {
@@ -87,7 +88,7 @@ std::vector<Address> JobStart::wait_for_all() {
 }
 
 void JobStart::watch(int rank, const Address& address) {
-  watched_[rank] = {begin_connection(address), is_loopback(address.host)};
+  watched_[rank] = {begin_connection(address), is_loopback_host(address.host)};
 }
 
 void JobStart::watch_arrivals() {
@@ -201,6 +202,13 @@ std::string JobStart::missing_ranks() {
   for (int rank = 0; rank < size_; rank++)
     if (!there[static_cast<size_t>(rank)]) missing += text(missing.empty() ? "" : ", ", rank);
   return missing;
+}
+
+std::string JobStart::strangers_turned_away() const {
+  const int64_t count = served_.server == nullptr ? 0 : served_.server->strangers() - served_.strangers;
+  if (count == 0) return {};
+  return text("; ", count, count == 1 ? " connection was" : " connections were",
+              " refused, without the ACCEL_JOB_TOKEN of this job");
 }
 
 c10::intrusive_ptr<c10d::Store> StartingStore::clone() {

@@ -26,11 +26,12 @@ namespace accel::comm {
 // start of all ranks.
 class JobStart {
  public:
-  // If this process serves the store: its server, and the number of clients that it had no memory for before this
-  // start.
+  // If this process serves the store: its server, and the numbers of clients that it had no memory for, and that it had
+  // turned away, before this start.
   struct Server {
     const StoreServer* server = nullptr;
     int64_t unserved = 0;
+    int64_t strangers = 0;  // likewise
 
     // Throws std::bad_alloc if this process had no memory to serve a rank, whose failure is a consequence.
     void check() const;
@@ -43,6 +44,8 @@ class JobStart {
   // Tells all ranks that everybody has joined, and their addresses.
   std::vector<Address> wait_for_all();
   std::string missing_ranks();
+  // Returns what to add to an error if the server has turned clients away that do not know the secret; else nothing.
+  std::string strangers_turned_away() const;
 
   // Throws a CollectiveError if the start of the job cannot succeed any more.
   void check();

@@ -5,9 +5,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include "base/authentication_code.hpp"
 #include "base/error.hpp"
 #include "comm/rendezvous/job_start.hpp"
 #include "comm/rendezvous/process_resources.hpp"
@@ -16,6 +18,7 @@
 #include "comm/rendezvous/store_client.hpp"
 #include "comm/rendezvous/store_server.hpp"
 #include "os/interruption.hpp"
+#include "os/socket_address.hpp"
 
 namespace accel::comm {
 namespace {
@@ -53,10 +56,12 @@ Entry enter(const RendezvousOptions& options, const std::string& host) {
   KnownAddress& address = known.all[{host, options.port}];
   if (options.serve && options.rank == 0 && !address.server) {
     require_resources(resources_of_server(options.size), options.rank, "to serve the store of the job");
-    address.server = std::make_unique<StoreServer>(listen_on(host, options.port));
+    address.server = std::make_unique<StoreServer>(listen_on(host, options.port), options.token);
   }
   const StoreServer* const server = address.server.get();
-  return {address.joined[options.rank]++, {server, server != nullptr ? server->clients_without_memory() : 0}};
+  JobStart::Server served;
+  if (server != nullptr) served = {server, server->clients_without_memory(), server->strangers()};
+  return {address.joined[options.rank]++, served};
 }
 
 std::string rank_key(int rank) { return "present/" + std::to_string(rank); }
@@ -67,15 +72,15 @@ std::string rank_key(int rank) { return "present/" + std::to_string(rank); }
   fail(status, who, "; ", what_to_do);
 }
 
-// Rank 0 publishes the identity of the job; the others compare.
+// Rank 0 publishes the identity of the job; the others compare. A store of a launcher's agent knows no secret.
 void sign_in(c10d::Store& store, JobStart& start, const RendezvousOptions& options) {
-  const std::string size = std::to_string(options.size);
-  const std::string rank = text("rank ", options.rank, " of ", options.size);
+  const std::string size = std::to_string(options.size), rank = options.who();
+  const std::string job = authentication_code(options.token, "job");
   if (options.rank == 0) {
-    store.set("token", options.token);
+    store.set("job", job);
     store.set("size", size);
   } else {
-    if (store.get_to_str("token") != options.token)
+    if (store.get_to_str("job") != job)
       refuse(start, Status::kInvalidState, rank + " belongs to another job: its ACCEL_JOB_TOKEN is not that of rank 0",
              text("give each job a MASTER_PORT of its own; that of this one is ", options.port));
     const std::string size_of_0 = store.get_to_str("size");
@@ -95,7 +100,7 @@ std::vector<Address> wait_for_all(JobStart& start, const RendezvousOptions& opti
   }
   fail(Status::kTimeout, "of ", options.size, " ranks these did not come within ", start.deadline().total().count(),
        " ms: ", start.missing_ranks(), "; see whether they were started, and with MASTER_ADDR=", options.host,
-       " MASTER_PORT=", options.port);
+       " MASTER_PORT=", options.port, start.strangers_turned_away());
 }
 
 RendezvousResult join_job(const RendezvousOptions& options, const std::string& host, const Entry& entry,
@@ -110,7 +115,9 @@ RendezvousResult join_job(const RendezvousOptions& options, const std::string& h
     std::this_thread::sleep_for(kConnectPause);
   }
   const std::string prefix = "accel/" + std::to_string(options.attempt) + "/" + std::to_string(entry.former_groups);
-  const auto client = c10::make_intrusive<StoreClient>(Address{host, options.port}, deadline.left() + Milliseconds(1));
+  const auto client =
+      c10::make_intrusive<StoreClient>(Address{host, options.port}, deadline.left() + Milliseconds(1),
+                                       options.serve ? std::optional(options.identity()) : std::nullopt);
   const auto start = std::make_shared<JobStart>(c10::make_intrusive<c10d::PrefixStore>(prefix, client), options.rank,
                                                 options.size, deadline, entry.served);
   const auto store = c10::make_intrusive<StartingStore>(prefix, client, start);
@@ -131,7 +138,7 @@ RendezvousResult join_job(const RendezvousOptions& options, const std::string& h
 }  // namespace
 
 RendezvousResult rendezvous(const RendezvousOptions& options, const Deadline& deadline) {
-  const std::string host = is_loopback(options.host) ? "127.0.0.1" : options.host;
+  const std::string host = loopback_address(options.host);
   const Entry entry = enter(options, host);
   try {
     return join_job(options, host, entry, deadline);

@@ -25,11 +25,11 @@ struct RendezvousResult {
 };
 
 // Returns when all ranks have joined. A process with a rank that has joined already gets an error, and the group forms
-// without it; one of another job or with another number of ranks ends the start of all. The token only tells jobs
-// apart; it is not a secret, because the store's protocol is plain text. The store has a prefix of its own: several
-// groups of one process may use one address. [Note: one store server per address] The server that rank 0 starts lives
-// until the process ends: a rank that already joins the next group of the same address must not reach the former
-// group's server while that shuts down.
+// without it; one with another number of ranks ends the start of all. One without the job's secret gets an error, and
+// the job does not notice it; where an agent of torchrun serves the store, it ends the start of all. The store has a
+// prefix of its own: several groups of one process may use one address. [Note: one store server per address] The server
+// that rank 0 starts lives until the process ends: a rank that already joins the next group of the same address must
+// not reach the former group's server while that shuts down.
 RendezvousResult rendezvous(const RendezvousOptions& options, const Deadline& deadline);
 
 }  // namespace accel::comm

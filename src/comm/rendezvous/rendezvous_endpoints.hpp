@@ -13,6 +13,7 @@
 #include "base/deadline.hpp"
 #include "comm/rendezvous/rendezvous_options.hpp"
 #include "comm/rendezvous/socket.hpp"
+#include "comm/rendezvous/store_identity.hpp"
 #include "comm/rendezvous/store_server.hpp"
 #include "os/file_descriptor.hpp"
 
@@ -31,6 +32,8 @@ class RendezvousEndpoints {
   const Address& own_address() const { return ranks_[static_cast<size_t>(rank_)]; }
   // Sets the addresses of all ranks.
   void learn(std::vector<Address> ranks);
+  // Whether all ranks are on this host, as their addresses say.
+  bool stay_on_host() const;
   // The endpoints of a subgroup, whose ranks are numbered in the given order. `name` distinguishes subgroups of the
   // same ranks.
   RendezvousEndpoints(const RendezvousEndpoints& whole, const std::vector<int64_t>& ranks, const std::string& name);
@@ -53,7 +56,8 @@ class RendezvousEndpoints {
   std::shared_ptr<Own> own_;
   Address job_store_;
   int64_t rank_;
-  std::string token_;
+  StoreIdentity identity_;
+  bool proves_to_job_store_;  // which a process of this library serves
   std::vector<Address> ranks_;
   std::string name_;
 };

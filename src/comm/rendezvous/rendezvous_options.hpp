@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "comm/rendezvous/store_identity.hpp"
+
 namespace accel::comm {
 
 struct RendezvousOptions {
@@ -13,7 +15,10 @@ struct RendezvousOptions {
   int size = 1;
   bool serve = true;    // rank 0 serves the store; false if a launcher's agent already does
   int64_t attempt = 0;  // number of restarts of the job with the same address
-  std::string token;    // identifies the job; may be empty
+  std::string token;    // the secret of the job; may be empty
+
+  std::string who() const { return "rank " + std::to_string(rank) + " of " + std::to_string(size); }
+  StoreIdentity identity() const { return {who(), token}; }
 };
 
 }  // namespace accel::comm

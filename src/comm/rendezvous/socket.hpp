@@ -15,10 +15,7 @@ struct Address {
   bool operator<(const Address& other) const { return std::tie(host, port) < std::tie(other.host, other.port); }
 };
 
-// "localhost" and other loopback addresses.
-bool is_loopback(const std::string& host);
-
-// The store has no password: for a loopback `host` it listens on loopback only. Port 0 chooses a free one.
+// For a loopback `host` the socket listens on loopback only. Port 0 chooses a free one.
 FileDescriptor listen_on(const std::string& host, int port);
 int port_of(const FileDescriptor& listener);
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "comm/rendezvous/store_proof.hpp"
 #include "os/interruption.hpp"
 
 namespace accel::comm {
@@ -89,6 +90,11 @@ class StoreClient::Exchange {
     return bytes;
   }
 
+  std::string receive_text() const {
+    const std::vector<uint8_t> bytes = receive_bytes();
+    return {bytes.begin(), bytes.end()};
+  }
+
   // Whether there is something to receive before the deadline.
   bool is_answered(const Deadline& deadline) const {
     pollfd state{connection_.number(), POLLIN, 0};
@@ -146,8 +152,24 @@ class StoreClient::Exchange {
   const InterruptionFlag interruption_;
 };
 
-StoreClient::StoreClient(Address address, Milliseconds timeout) : Store(timeout), address_(std::move(address)) {
+StoreClient::StoreClient(Address address, Milliseconds timeout, std::optional<StoreIdentity> identity)
+    : Store(timeout), address_(std::move(address)), identity_(std::move(identity)) {
   getNumKeys();
+}
+
+void StoreClient::introduce(const Exchange& exchange) const {
+  const auto nonce = static_cast<uint32_t>(getpid());
+  exchange.send(Request(QueryType::VALIDATE).add(c10d::detail::validationMagicNumber));
+  exchange.send(Request(QueryType::PING).add(nonce));
+  if (exchange.receive<uint32_t>() != nonce) exchange.answered_something_else();
+  if (!identity_) return;
+  StoreChallenge challenge{identity_->who, random_digits(kChallengeBytes), {}};
+  exchange.send(Request(kChallenge).add_bytes(challenge.who).add_bytes(challenge.client_number));
+  challenge.server_number = exchange.receive_text();
+  require(are_equal_codes(exchange.receive_text(), challenge.server_code(identity_->secret)), Status::kInvalidState,
+          identity_->who, " belongs to another job: its ACCEL_JOB_TOKEN is not that of the store at ", address_.host,
+          ":", address_.port, "; give each job a MASTER_PORT of its own");
+  exchange.send(Request(kProof).add_bytes(challenge.client_code(identity_->secret)));
 }
 
 template <typename Answer>
@@ -168,12 +190,7 @@ auto StoreClient::ask(Milliseconds limit, const Request& request, const Answer& 
     setsockopt(connection.number(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
   }
   const Exchange exchange(connection, address_, deadline);
-  if (is_new) {
-    const auto nonce = static_cast<uint32_t>(getpid());
-    exchange.send(Request(QueryType::VALIDATE).add(c10d::detail::validationMagicNumber));
-    exchange.send(Request(QueryType::PING).add(nonce));
-    if (exchange.receive<uint32_t>() != nonce) exchange.answered_something_else();
-  }
+  if (is_new) introduce(exchange);
   exchange.send(request);
   if constexpr (std::is_void_v<decltype(answer(exchange))>) {
     answer(exchange);
@@ -185,7 +202,9 @@ auto StoreClient::ask(Milliseconds limit, const Request& request, const Answer& 
   }
 }
 
-c10::intrusive_ptr<c10d::Store> StoreClient::clone() { return c10::make_intrusive<StoreClient>(address_, timeout_); }
+c10::intrusive_ptr<c10d::Store> StoreClient::clone() {
+  return c10::make_intrusive<StoreClient>(address_, timeout_, identity_);
+}
 
 void StoreClient::set(const std::string& key, const std::vector<uint8_t>& value) {
   ask(timeout_, Request(QueryType::SET).add_bytes(key).add_bytes(value), [](const Exchange&) {});

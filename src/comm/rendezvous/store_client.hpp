@@ -7,11 +7,13 @@
 
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/deadline.hpp"
 #include "comm/rendezvous/socket.hpp"
+#include "comm/rendezvous/store_identity.hpp"
 #include "os/file_descriptor.hpp"
 
 namespace accel::comm {
@@ -20,8 +22,9 @@ namespace accel::comm {
 // the server is gone, and Error(Status::kCancelled) if accel_interrupt() ends them. The next operation connects again.
 class StoreClient final : public c10d::Store {
  public:
-  // A server must listen at that address.
-  StoreClient(Address address, std::chrono::milliseconds timeout);
+  // A server must listen at that address. With an `identity` it must be a StoreServer, and both prove that they know
+  // the secret: else Error(Status::kInvalidState).
+  StoreClient(Address address, std::chrono::milliseconds timeout, std::optional<StoreIdentity> identity = {});
 
   c10::intrusive_ptr<c10d::Store> clone() override;
   void set(const std::string& key, const std::vector<uint8_t>& value) override;
@@ -43,11 +46,14 @@ class StoreClient final : public c10d::Store {
   class Request;
   class Exchange;
 
+  void introduce(const Exchange& exchange) const;
+
   // Sends the request and returns what `answer` reads.
   template <typename Answer>
   auto ask(std::chrono::milliseconds limit, const Request& request, const Answer& answer);
 
   const Address address_;
+  const std::optional<StoreIdentity> identity_;
   std::timed_mutex mutex_;
   FileDescriptor connection_;  // closed if the last operation failed
 };

@@ -5,88 +5,47 @@
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <exception>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
-#include <torch/csrc/distributed/c10d/TCPStoreBackend.hpp>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "base/error.hpp"
+#include "comm/rendezvous/store_requests.hpp"
 #include "os/background_thread.hpp"
 
 namespace accel::comm {
 namespace {
 
-using c10d::detail::CheckResponseType;
-using c10d::detail::QueryType;
-using c10d::detail::WaitResponseType;
+constexpr size_t kFewNewcomers = 16;
 
-constexpr size_t kLongestRequest = 1 << 28;
-constexpr size_t kMostKeys = 1 << 20;  // of one request
-
-// A value is shared by the table and the answers that wait to be sent: thousands of clients may ask for the same one.
-using Value = std::shared_ptr<const std::string>;
-constexpr size_t kCopied = 4096;  // a value up to this size is sent in one chunk with what is around it
-
-struct Incomplete {};  // the rest of a request has not come yet
-struct Nonsense {};    // what no client of a store sends
-
-// The parts of a request, one after the other.
-class RequestReader {
- public:
-  explicit RequestReader(const std::string& bytes) : bytes_(bytes) {}
-
-  template <typename Number>
-  Number number() {
-    Number number;
-    if (bytes_.size() - offset_ < sizeof(number)) throw Incomplete();
-    std::memcpy(&number, bytes_.data() + offset_, sizeof(number));
-    offset_ += sizeof(number);
-    return number;
-  }
-  std::string text() {
-    const auto size = number<uint64_t>();
-    if (size > kLongestRequest) throw Nonsense();
-    if (bytes_.size() - offset_ < size) throw Incomplete();
-    offset_ += size;
-    return bytes_.substr(offset_ - size, size);
-  }
-  size_t count() {
-    const auto count = number<uint64_t>();
-    if (count > kMostKeys) throw Nonsense();
-    return count;
-  }
-  std::vector<std::string> texts() {
-    std::vector<std::string> texts(count());
-    for (std::string& one : texts) one = text();
-    return texts;
-  }
-  size_t offset() const { return offset_; }
-
- private:
-  const std::string& bytes_;
-  size_t offset_ = 0;
-};
+// The rest of this process needs descriptors too.
+size_t most_newcomers() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kFewNewcomers;
+  return std::max<size_t>(limit.rlim_cur / 4, kFewNewcomers);
+}
 
 }  // namespace
 
 class StoreServer::Loop {
  public:
-  explicit Loop(FileDescriptor listener)
-      : listener_(std::move(listener)),
+  Loop(FileDescriptor listener, std::string secret, std::chrono::milliseconds introduction_time)
+      : requests_(std::move(secret)),
+        introduction_time_(introduction_time),
+        listener_(std::move(listener)),
         events_(epoll_create1(EPOLL_CLOEXEC)),
         stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     require(events_.is_open() && stop_.is_open(), Status::kIo, "the store cannot be served: ", std::strerror(errno),
@@ -102,11 +61,12 @@ class StoreServer::Loop {
   }
 
   int64_t clients_without_memory() const { return clients_without_memory_.load(); }
+  int64_t strangers() const { return strangers_.load(); }
 
   void run() {
     while (true) {
       epoll_event events[64];
-      const int count = epoll_wait(events_.number(), events, 64, -1);
+      const int count = epoll_wait(events_.number(), events, 64, remove_silent_clients());
       for (int i = 0; i < count; i++) {
         const int descriptor = events[i].data.fd;
         if (descriptor == stop_.number()) return;
@@ -119,52 +79,12 @@ class StoreServer::Loop {
   }
 
  private:
-  // Bytes that a socket has not accepted yet.
-  class Output {
-   public:
-    bool is_empty() const { return chunks_.empty(); }
+  using Clock = std::chrono::steady_clock;
 
-    void add(const char* bytes, size_t size) {
-      if (chunks_.empty() || chunks_.back().shared) chunks_.emplace_back();
-      chunks_.back().own.append(bytes, size);
-    }
-    void add(const Value& value) {
-      if (value->size() > kCopied)
-        chunks_.push_back({{}, value});
-      else
-        add(value->data(), value->size());
-    }
-
-    void send_to(const FileDescriptor& socket) {
-      while (!chunks_.empty()) {
-        const Chunk& chunk = chunks_.front();
-        const std::string& bytes = chunk.shared ? *chunk.shared : chunk.own;
-        const ssize_t sent = send(socket.number(), bytes.data() + sent_, bytes.size() - sent_, MSG_NOSIGNAL);
-        if (sent > 0) sent_ += static_cast<size_t>(sent);
-        if (sent_ < bytes.size()) return;
-        sent_ = 0;
-        chunks_.pop_front();
-      }
-    }
-
-   private:
-    struct Chunk {
-      std::string own;
-      Value shared;  // instead, if it is there
-    };
-
-    std::deque<Chunk> chunks_;
-    size_t sent_ = 0;  // of the first chunk
-  };
-
-  struct Client {
+  struct Connection : StoreRequests::Client {
     FileDescriptor socket;
-    bool is_known = false;  // it has sent the number with which clients of a store begin
-    std::string input;
-    Output output;
-    uint32_t events = EPOLLIN;         // that are watched
-    std::vector<std::string> awaited;  // keys that were not there when it asked
-    size_t missing = 0;                // of them
+    Clock::time_point came;
+    uint32_t events = EPOLLIN;  // that are watched
   };
 
   bool watch(int operation, const FileDescriptor& descriptor, uint32_t events) const {
@@ -178,205 +98,125 @@ class StoreServer::Loop {
   void accept_client() {
     FileDescriptor socket(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.is_open()) {
-      // Without a file descriptor the client stays in the queue, and this loop must not spin for it.
-      if (errno == EMFILE || errno == ENFILE) usleep(1000);
+      // Without a file descriptor the client stays in the queue. One that has not introduced itself gives its own, and
+      // without such a one this loop must not spin.
+      if ((errno == EMFILE || errno == ENFILE) && !remove_oldest_newcomer()) usleep(1000);
       return;
     }
     const int yes = 1;
     setsockopt(socket.number(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     const int number = socket.number();
     try {
-      Client& client = clients_[number];
+      Connection& client = clients_[number];
       client.socket = std::move(socket);
-      if (!watch(EPOLL_CTL_ADD, client.socket, EPOLLIN)) clients_.erase(number);
+      client.came = Clock::now();
+      newcomers_.emplace(client.came, number);
+      if (!watch(EPOLL_CTL_ADD, client.socket, EPOLLIN)) remove(number);
+      if (newcomers_.size() > most_newcomers_) remove_oldest_newcomer();
     } catch (const std::exception&) {
       clients_without_memory_++;  // before its connection is closed, which may be this process's own
+      if (clients_.count(number) != 0) remove(number);
     }
+  }
+
+  void remove(int descriptor) {
+    const auto found = clients_.find(descriptor);
+    newcomers_.erase({found->second.came, descriptor});
+    requests_.forget(found->second);
+    clients_.erase(found);
+  }
+
+  // Returns whether there was one.
+  bool remove_oldest_newcomer() {
+    if (newcomers_.empty()) return false;
+    strangers_++;
+    remove(newcomers_.begin()->second);
+    return true;
+  }
+
+  // Returns the milliseconds until it is to be called again; below 0: when another client has come.
+  int remove_silent_clients() {
+    while (!newcomers_.empty()) {
+      const auto left = newcomers_.begin()->first + introduction_time_ - Clock::now();
+      if (left > left.zero()) return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count());
+      remove_oldest_newcomer();
+    }
+    return -1;
   }
 
   void serve(int descriptor, uint32_t events) {
     const auto found = clients_.find(descriptor);
     if (found == clients_.end()) return;
+    Connection& client = found->second;
     bool stays = true;
     try {
-      if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) stays = receive(found->second);
-      flush(found->second);
-    } catch (const Nonsense&) {
-      stays = false;
+      if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) stays = receive(client);
+      flush(client);
     } catch (const std::exception&) {
       clients_without_memory_++;
       stays = false;
     }
-    if (stays) return;
-    stop_waiting(found->second);
-    clients_.erase(descriptor);
+    send_answers();
+    if (!stays) remove(descriptor);
   }
 
-  bool receive(Client& client) {
+  bool receive(Connection& client) {
     char bytes[16384];
     const ssize_t size = recv(client.socket.number(), bytes, sizeof(bytes), 0);
     if (size < 0) return errno == EAGAIN || errno == EINTR;
     if (size == 0) return false;
-    client.input.append(bytes, static_cast<size_t>(size));
-    if (client.input.size() > 2 * kLongestRequest) throw Nonsense();
-    try {
-      while (!client.input.empty()) {
-        RequestReader request(client.input);
-        answer(client, request);
-        client.input.erase(0, request.offset());
-      }
-    } catch (const Incomplete&) {
-    }
-    return true;
+    const auto outcome = requests_.receive(client, bytes, static_cast<size_t>(size));
+    if (outcome == StoreRequests::Outcome::kStranger) strangers_++;
+    if (client.belongs()) newcomers_.erase({client.came, client.socket.number()});
+    return outcome == StoreRequests::Outcome::kServed;
   }
 
-  // A request may be incomplete: all its parts are read before it is executed.
-  void answer(Client& client, RequestReader& request) {
-    const auto type = request.number<QueryType>();
-    if (client.is_known == (type == QueryType::VALIDATE)) throw Nonsense();
-    switch (type) {
-      case QueryType::VALIDATE:
-        client.is_known = request.number<uint32_t>() == c10d::detail::validationMagicNumber;
-        if (!client.is_known) throw Nonsense();
-        return;
-      case QueryType::PING:
-        return send_number(client, request.number<uint32_t>());
-      case QueryType::SET: {
-        const std::string key = request.text();
-        return set(key, request.text());
-      }
-      case QueryType::APPEND: {
-        const std::string key = request.text();
-        const std::string value = request.text();
-        return set(key, *value_of(key) + value);
-      }
-      case QueryType::COMPARE_SET: {
-        const std::string key = request.text(), expected = request.text(), desired = request.text();
-        const auto found = values_.find(key);
-        const bool is_expected = found == values_.end() ? expected.empty() : *found->second == expected;
-        const Value present = found == values_.end() ? shared(expected) : found->second;
-        if (is_expected) set(key, desired);
-        return send_value(client, is_expected ? shared(desired) : present);
-      }
-      case QueryType::GET:
-        return send_value(client, value_of(request.text()));
-      case QueryType::MULTI_GET:
-        for (const std::string& key : request.texts()) send_value(client, value_of(key));
-        return;
-      case QueryType::MULTI_SET: {
-        std::vector<std::pair<std::string, std::string>> entries(request.count());
-        for (auto& [key, value] : entries) {
-          key = request.text();
-          value = request.text();
-        }
-        for (const auto& [key, value] : entries) set(key, value);
-        return;
-      }
-      case QueryType::ADD: {
-        const std::string key = request.text();
-        const int64_t sum = std::strtoll(value_of(key)->c_str(), nullptr, 10) + request.number<int64_t>();
-        set(key, std::to_string(sum));
-        return send_number(client, sum);
-      }
-      case QueryType::CHECK: {
-        const auto keys = request.texts();
-        const bool all = std::all_of(keys.begin(), keys.end(), [this](const auto& key) { return is_there(key); });
-        return send_number(client, all ? CheckResponseType::READY : CheckResponseType::NOT_READY);
-      }
-      case QueryType::WAIT:
-        return wait(client, request.texts());
-      case QueryType::CANCEL_WAIT:
-        stop_waiting(client);
-        return send_number(client, WaitResponseType::WAIT_CANCELED);
-      case QueryType::GETNUMKEYS:
-        return send_number(client, static_cast<int64_t>(values_.size()));
-      case QueryType::DELETE_KEY:
-        return send_number(client, static_cast<int64_t>(values_.erase(request.text())));
-      default:
-        throw Nonsense();
-    }
-  }
-
-  bool is_there(const std::string& key) const { return values_.count(key) != 0; }
-
-  static Value shared(std::string bytes) { return std::make_shared<const std::string>(std::move(bytes)); }
-
-  Value value_of(const std::string& key) const {
-    const auto found = values_.find(key);
-    return found == values_.end() ? shared({}) : found->second;
-  }
-
-  void set(const std::string& key, std::string value) {
-    values_[key] = shared(std::move(value));
-    const auto waiting = waiting_.find(key);
-    if (waiting == waiting_.end()) return;
-    const std::vector<int> descriptors = std::move(waiting->second);
-    waiting_.erase(waiting);
-    for (const int descriptor : descriptors) {
-      Client& client = clients_.at(descriptor);
-      if (--client.missing > 0) continue;
-      client.awaited.clear();
-      try {
-        send_number(client, WaitResponseType::STOP_WAITING);
-        flush(client);
-      } catch (const std::exception&) {
+  // To clients that have waited. One that cannot be served is noticed when it is read.
+  void send_answers() {
+    for (StoreRequests::Client* const answered : requests_.answered()) {
+      auto& client = static_cast<Connection&>(*answered);
+      if (client.lacks_memory()) {
         clients_without_memory_++;
         shutdown(client.socket.number(), SHUT_RDWR);
+      } else {
+        flush(client);
       }
     }
-  }
-
-  void wait(Client& client, std::vector<std::string> keys) {
-    keys.erase(std::remove_if(keys.begin(), keys.end(), [this](const auto& key) { return is_there(key); }), keys.end());
-    if (keys.empty()) return send_number(client, WaitResponseType::STOP_WAITING);
-    stop_waiting(client);
-    for (const std::string& key : keys) waiting_[key].push_back(client.socket.number());
-    client.missing = keys.size();
-    client.awaited = std::move(keys);
-  }
-
-  void stop_waiting(Client& client) {
-    for (const std::string& key : client.awaited) {
-      const auto waiting = waiting_.find(key);
-      if (waiting == waiting_.end()) continue;  // it came, or stands there twice
-      auto& clients = waiting->second;
-      clients.erase(std::remove(clients.begin(), clients.end(), client.socket.number()), clients.end());
-      if (clients.empty()) waiting_.erase(waiting);
-    }
-    client.awaited.clear();
-    client.missing = 0;
-  }
-
-  template <typename Number>
-  static void send_number(Client& client, Number number) {
-    client.output.add(reinterpret_cast<const char*>(&number), sizeof(number));
-  }
-  static void send_value(Client& client, const Value& value) {
-    send_number(client, static_cast<uint64_t>(value->size()));
-    client.output.add(value);
+    requests_.answered().clear();
   }
 
   // Sends what the socket accepts; the rest follows later. A disconnected client is detected when it is read.
-  void flush(Client& client) const {
-    client.output.send_to(client.socket);
-    const uint32_t events = client.output.is_empty() ? EPOLLIN : EPOLLIN | EPOLLOUT;
+  void flush(Connection& client) const {
+    StoreAnswers& answers = client.answers;
+    while (!answers.is_empty()) {
+      const std::string& bytes = answers.next();
+      const size_t left = bytes.size() - answers.offset();
+      const ssize_t sent = send(client.socket.number(), bytes.data() + answers.offset(), left, MSG_NOSIGNAL);
+      if (sent > 0) answers.take(static_cast<size_t>(sent));
+      if (sent < static_cast<ssize_t>(left)) break;
+    }
+    const uint32_t events = answers.is_empty() ? EPOLLIN : EPOLLIN | EPOLLOUT;
     if (events == client.events) return;
     watch(EPOLL_CTL_MOD, client.socket, events);
     client.events = events;
   }
 
+  StoreRequests requests_;
+  const std::chrono::milliseconds introduction_time_;
+  const size_t most_newcomers_ = most_newcomers();
   const FileDescriptor listener_, events_, stop_;
-  std::map<int, Client> clients_;
-  std::unordered_map<std::string, Value> values_;
-  std::unordered_map<std::string, std::vector<int>> waiting_;  // clients by key
-  std::atomic<int64_t> clients_without_memory_{0};
+  std::map<int, Connection> clients_;
+  std::set<std::pair<Clock::time_point, int>> newcomers_;  // those that do not belong to the job yet
+  std::atomic<int64_t> clients_without_memory_{0}, strangers_{0};
 };
 
-StoreServer::StoreServer(FileDescriptor listener)
-    : loop_(std::make_unique<Loop>(std::move(listener))),
+StoreServer::StoreServer(FileDescriptor listener, std::string secret, std::chrono::milliseconds introduction_time)
+    : loop_(std::make_unique<Loop>(std::move(listener), std::move(secret), introduction_time)),
       thread_(background_thread("accel-store", [loop = loop_.get()] { loop->run(); })) {}
 
 int64_t StoreServer::clients_without_memory() const { return loop_->clients_without_memory(); }
+
+int64_t StoreServer::strangers() const { return loop_->strangers(); }
 
 StoreServer::~StoreServer() {
   loop_->stop();

@@ -3,8 +3,10 @@
 // no other client until the name server answers.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "os/file_descriptor.hpp"
@@ -13,14 +15,18 @@ namespace accel::comm {
 
 class StoreServer {
  public:
-  // Serves the clients that connect to the listener, during its lifetime.
-  explicit StoreServer(FileDescriptor listener);
+  // Serves the clients that connect to the listener, during its lifetime. With a `secret` those that prove that they
+  // know it within `introduction_time`, and the others lose their connection.
+  explicit StoreServer(FileDescriptor listener, std::string secret = {},
+                       std::chrono::milliseconds introduction_time = std::chrono::seconds(10));
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
 
   // The number of clients whose connection was closed for lack of memory.
   int64_t clients_without_memory() const;
+  // The number of those that did not know the secret, or were silent.
+  int64_t strangers() const;
 
  private:
   class Loop;

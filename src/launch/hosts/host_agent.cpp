@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "os/host_name.hpp"
+#include "os/socket_address.hpp"
 
 namespace accel::launch {
 namespace {
@@ -59,8 +60,9 @@ void HostAgent::find_coordinator() {
   if (!is_alone()) {
     const bool has_it = options_.machine_rank == 0 && (!hosts.is_elastic || is_own_address(hosts.coordinator));
     if (has_it) {
-      const std::string address = is_loopback_host(hosts.coordinator) ? "127.0.0.1" : hosts.own_address;
-      listener = listen_at(address, hosts.coordinator_port);
+      const bool stays_here = is_loopback_host(hosts.coordinator);
+      listener =
+          listen_at(stays_here ? loopback_address(hosts.coordinator) : hosts.own_address, hosts.coordinator_port);
       require(listener.socket.is_open() || hosts.is_elastic, Status::kIo, "port ", hosts.coordinator_port,
               " is used by another program; choose another one with --main-process-port, the same on all hosts");
     }

@@ -11,6 +11,7 @@
 #include "base/split_text.hpp"
 #include "launch/hosts/host_socket.hpp"
 #include "launch/hosts/secret_file.hpp"
+#include "launch/plan/endpoint.hpp"
 #include "launch/plan/host_list.hpp"
 #include "os/regular_file.hpp"
 
@@ -99,11 +100,9 @@ void take_address(LaunchOptions& options) {
       address != options.variables.rend() ? address->second : environment_text("MASTER_ADDR").value_or("");
   if (hosts.coordinator.empty() && !hosts.listed.empty()) hosts.coordinator = hosts.listed.front().name;
   if (!options.rdzv_endpoint.empty()) {
-    const size_t colon = options.rdzv_endpoint.rfind(':');
-    hosts.coordinator = options.rdzv_endpoint.substr(0, colon);
-    if (colon != std::string::npos)
-      hosts.coordinator_port =
-          integer_of("the port of --rdzv-endpoint", options.rdzv_endpoint.substr(colon + 1), 1, 65535);
+    const Endpoint endpoint = parse_endpoint(options.rdzv_endpoint);
+    hosts.coordinator = endpoint.host;
+    if (endpoint.port) hosts.coordinator_port = integer_of("the port of --rdzv-endpoint", *endpoint.port, 1, 65535);
   }
   require(!hosts.coordinator.empty(), Status::kInvalidArgument,
           "the address of host 0 is not known; expected "

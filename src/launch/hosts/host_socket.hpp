@@ -1,7 +1,5 @@
-// TCP sockets of the launchers, IPv4. Nothing blocks but the look-up of a name.
+// TCP sockets of the launchers. Nothing blocks but the look-up of a name.
 #pragma once
-
-#include <netinet/in.h>
 
 #include <string>
 
@@ -17,13 +15,12 @@ Interface find_interface(const std::string& name_or_address);
 
 // Whether the name or address is one of this host.
 bool is_own_address(const std::string& host);
-bool is_loopback_host(const std::string& host);
 
 struct Listener {
   FileDescriptor socket;  // closed if another program has the port
   int port = 0;
 };
-// Listens on the address, "" for all. Other failures are an Error with Status::kIo.
+// Listens on the address, "" for all, of IPv4 and IPv6. Other failures are an Error with Status::kIo.
 Listener listen_at(const std::string& address, int port);
 
 // A new connection, or a closed descriptor if there is none now; `from` is the address of the other side.
@@ -33,6 +30,7 @@ struct BegunConnection {
   FileDescriptor socket;  // writable once it is made
   std::string problem;    // why there is none
 };
+// A name may have several addresses: each call takes the next one.
 BegunConnection begin_connection_to(const std::string& host, int port, const std::string& own_address);
 // Empty if the connection was made; else why not.
 std::string connection_problem(const FileDescriptor& socket);

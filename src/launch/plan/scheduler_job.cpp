@@ -6,6 +6,7 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "launch/plan/endpoint.hpp"
 #include "launch/plan/host_list.hpp"
 
 namespace accel::launch {
@@ -79,10 +80,9 @@ std::optional<SchedulerJob> job_of_operator() {
   for (const char* const name : {"PET_RDZV_ENDPOINT", "PET_MASTER_ADDR", "MASTER_ADDR"})
     if (address.empty()) address = environment_text(name).value_or("");
   std::optional<int> port = integer_variable({"PET_MASTER_PORT", "MASTER_PORT"});
-  if (const size_t colon = address.rfind(':'); colon != std::string::npos) {
-    if (const auto own = parse_integer(address.substr(colon + 1))) port = static_cast<int>(*own);
-    address.erase(colon);
-  }
+  const Endpoint endpoint = parse_endpoint(address);
+  if (const auto own = parse_integer(endpoint.port.value_or(""))) port = static_cast<int>(*own);
+  address = endpoint.host;
   if (!address.empty()) add("main_process_ip", address);
   if (port) add("main_process_port", std::to_string(*port));
   const auto of_host = parse_integer(environment_text("PET_NPROC_PER_NODE").value_or(""));  // or "auto"
