@@ -194,8 +194,8 @@ std::shared_ptr<comm::Communicator> connect(const StateSettings& settings, const
   const comm::RendezvousResult rendezvous = comm::rendezvous(options, Deadline(timeout));
   std::shared_ptr<comm::Communicator> communicator;
   try {
-    communicator =
-        std::make_shared<comm::BackendCommunicator>(rendezvous.store, options.rank, options.size, timeout, backends);
+    communicator = std::make_shared<comm::BackendCommunicator>(rendezvous.store, options.rank, options.size, timeout,
+                                                               backends, nullptr, rendezvous.endpoints->stay_on_host());
     rendezvous.start->end();
   } catch (const std::exception& error) {
     rendezvous.start->give_up(error);

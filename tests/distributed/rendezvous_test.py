@@ -161,6 +161,12 @@ class Transport(unittest.TestCase):
 
     GARBAGE = (b"", b"\0", b"GET / HTTP/1.0\r\n\r\n", b"\xff" * 4096, bytes(range(256)) * 400)
 
+    def test_a_job_of_one_host_is_open_to_no_other(self):
+        for variables in [], ["ACCEL_SHARED_MEMORY=0"], ["ACCEL_SHARED_MEMORY=0", "UCX_TLS=tcp,self"]:
+            with self.subTest(variables=variables), LoopingRanks(PROGRAM, 2, "until_lost", prefix=lambda rank: ["env", *variables]) as ranks:
+                hosts = {host for process in ranks.processes for host, _ in listening_sockets(process)}
+                self.assertEqual(hosts, {"127.0.0.1"})
+
     def test_garbage_does_not_disturb(self):
         for shared_memory in "1", "0":
             with self.subTest(shared_memory=shared_memory), contextlib.ExitStack() as held, \

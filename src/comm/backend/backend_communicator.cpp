@@ -189,8 +189,9 @@ BackendCommunicator::BackendCommunicator(const std::vector<c10::DeviceType>& dev
 
 BackendCommunicator::BackendCommunicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                                          std::chrono::milliseconds timeout, const std::string& backend_name,
-                                         const BackendCommunicator* parent)
+                                         const BackendCommunicator* parent, bool stays_on_host)
     : Communicator(info_of(rank, size, backend_name, parent != nullptr ? parent->step_times() : nullptr)),
+      stays_on_host_(parent != nullptr ? parent->stays_on_host_ : stays_on_host),
       device_waiter_(std::make_unique<DeviceWaiter>(timeout)) {
   group_->timeout = timeout;
   group_->store = std::move(store);
@@ -211,6 +212,7 @@ BackendCommunicator::DeviceBackend BackendCommunicator::make_backend(c10::Device
                                                                      const BackendCommunicator* parent) const {
   BackendArguments arguments{group_->store.get(),     rank(),  size(),
                              group_->timeout.count(), "world", &CurrentCall::function};
+  arguments.stays_on_host = stays_on_host_;
   if (parent != nullptr) arguments.parent = parent->backend_of(device);
   if (name == kOfDevice) {
     const CreateBackend create = find_device_backend(device);

@@ -33,9 +33,10 @@ class BackendCommunicator final : public Communicator {
   explicit BackendCommunicator(const std::vector<c10::DeviceType>& devices = {c10::DeviceType::CPU},
                                std::shared_ptr<StepTimes> step_times = nullptr);
   // The backends by their names, see backend_names.hpp. A group that is created from another one shares its
-  // connections.
+  // connections. stays_on_host: all ranks are on this host, for a group that is created from none.
   BackendCommunicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout,
-                      const std::string& backend_name, const BackendCommunicator* parent = nullptr);
+                      const std::string& backend_name, const BackendCommunicator* parent = nullptr,
+                      bool stays_on_host = false);
   ~BackendCommunicator() override;
 
   std::shared_ptr<Work> post(Collectives collectives, RunsOn thread) override;
@@ -81,6 +82,7 @@ class BackendCommunicator final : public Communicator {
   void finish(const Posted& posted) const;
 
   bool left_ = false;
+  const bool stays_on_host_ = false;
   std::vector<DeviceBackend> devices_;
   const std::unique_ptr<DeviceWaiter> device_waiter_;
   std::optional<Interruptible> interruptible_;  // with more than one rank

@@ -23,6 +23,7 @@ struct BackendArguments {
   CollectiveFailure* failure = nullptr;     // set on an error; may be null
   // The backend of the parent group, whose connections and threads may be shared. May be null.
   const c10d::Backend* parent = nullptr;
+  bool stays_on_host = false;  // all ranks are on this host: no port has to be open to others
 };
 
 // The backend's works. A call may give none: then it has ended, or is queued on the current stream of the caller. For

@@ -15,13 +15,13 @@ namespace accel::comm::ucx {
 
 UcxBackend::UcxBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                        std::chrono::milliseconds timeout, const std::string& group, const char* (*current_call)(),
-                       const UcxBackend* parent)
+                       const UcxBackend* parent, bool stays_on_host)
     : CollectiveBackend(rank, size), timeout_(timeout), current_call_(current_call) {
   const Deadline deadline(timeout);
   const int in_job = parent != nullptr ? parent->job_rank(parent->getRank()) : rank;
   const bool is_numbered_anew = parent == nullptr || parent->has_ended();
   ProgressEngine::Membership engine = parent != nullptr ? parent->group_->engine()->join() : nullptr;
-  if (engine == nullptr) engine = ProgressEngine::start(rank, size);
+  if (engine == nullptr) engine = ProgressEngine::start(rank, size, stays_on_host);
   const uint32_t number = engine->new_group_number();
   auto transport = std::make_unique<Transport>(engine->loop().worker(), number, rank, size);
   Peers peers(store, group, rank, size, in_job, is_numbered_anew, Worker::version(), engine->loop().worker().address(),

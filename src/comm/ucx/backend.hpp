@@ -20,7 +20,7 @@ class UcxBackend final : public CollectiveBackend, public Coalescing, public Job
  public:
   // `current_call` returns the function of the C API that the thread is in, and may be null.
   UcxBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout,
-             const std::string& group, const char* (*current_call)(), const UcxBackend* parent);
+             const std::string& group, const char* (*current_call)(), const UcxBackend* parent, bool stays_on_host);
   ~UcxBackend() override;
 
   const std::string getBackendName() const override { return "ucx"; }

@@ -42,7 +42,7 @@ extern "C" __attribute__((visibility("default"))) c10d::Backend* accel_create_ba
       return c10::make_intrusive<UcxBackend>(
                  c10::intrusive_ptr<c10d::Store>::reclaim_copy(arguments->store), arguments->rank, arguments->size,
                  std::chrono::milliseconds(arguments->timeout_ms), arguments->group_name, arguments->current_call,
-                 dynamic_cast<const UcxBackend*>(arguments->parent))
+                 dynamic_cast<const UcxBackend*>(arguments->parent), arguments->stays_on_host)
           .release();
   } catch (const accel::comm::CollectiveError& failure) {
     if (arguments->failure != nullptr) *arguments->failure = failure.failure();

@@ -18,11 +18,11 @@ constexpr auto kFlushInterval = std::chrono::milliseconds(100);
 
 }  // namespace
 
-ProgressEngine::Membership ProgressEngine::start(int rank, int size) {
+ProgressEngine::Membership ProgressEngine::start(int rank, int size, bool stays_on_host) {
   if (!watch_process_exit())
     throw CollectiveError(CollectiveFailure::kBackend, rank,
                           text("rank ", rank, " cannot be told when its process exits; free some memory"));
-  const auto engine = std::make_shared<ProgressEngine>(rank, size);
+  const auto engine = std::make_shared<ProgressEngine>(rank, size, stays_on_host);
   engine->thread_ = background_thread("accel-ucx", [engine] { engine->run_thread(); });
   // The engine refers to its membership weakly: it must not keep itself alive after the last one.
   const Membership membership(engine.get(), [owner = engine](ProgressEngine*) mutable {
@@ -35,7 +35,8 @@ ProgressEngine::Membership ProgressEngine::start(int rank, int size) {
 
 ProgressEngine::Membership ProgressEngine::join() const { return membership_.lock(); }
 
-ProgressEngine::ProgressEngine(int rank, int size) : loop_(rank, size, claim_, requests_, groups_) {}
+ProgressEngine::ProgressEngine(int rank, int size, bool stays_on_host)
+    : loop_(rank, size, stays_on_host, claim_, requests_, groups_) {}
 
 ProgressEngine::~ProgressEngine() {
   if (thread_.joinable()) thread_.detach();  // only if the thread itself drops the last reference

@@ -23,10 +23,10 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   using Membership = std::shared_ptr<ProgressEngine>;
 
   // Starts an engine and its thread. `rank` and `size` are those of the first group.
-  static Membership start(int rank, int size);
+  static Membership start(int rank, int size, bool stays_on_host);
   // For another group; null when the engine has ended.
   Membership join() const;
-  ProgressEngine(int rank, int size);
+  ProgressEngine(int rank, int size, bool stays_on_host);
   ProgressEngine(const ProgressEngine&) = delete;
   ProgressEngine& operator=(const ProgressEngine&) = delete;
   ~ProgressEngine();

@@ -17,15 +17,20 @@ constexpr auto kLongestAbsence = std::chrono::milliseconds(10);  // while others
 constexpr auto kSegmentSleep = std::chrono::milliseconds(5);
 constexpr auto kShortSegmentSleep = std::chrono::milliseconds(1);  // while messages are under way as well
 
-std::unique_ptr<Worker> make_worker(int rank, int peers) {
+std::unique_ptr<Worker> make_worker(int rank, int peers, bool stays_on_host) {
   const SignalsBlocked for_the_thread_of_ucx;
-  return std::make_unique<Worker>(rank, peers);
+  return std::make_unique<Worker>(rank, peers, stays_on_host);
 }
 
 }  // namespace
 
-ProgressLoop::ProgressLoop(int rank, int peers, Claim& claim, RequestQueue& requests, GroupList& groups)
-    : claim_(claim), requests_(requests), groups_(groups), wake_ups_(rank), worker_(make_worker(rank, peers)) {
+ProgressLoop::ProgressLoop(int rank, int peers, bool stays_on_host, Claim& claim, RequestQueue& requests,
+                           GroupList& groups)
+    : claim_(claim),
+      requests_(requests),
+      groups_(groups),
+      wake_ups_(rank),
+      worker_(make_worker(rank, peers, stays_on_host)) {
   wake_ups_.watch(worker_->event_descriptor());
 }
 

@@ -21,7 +21,7 @@ namespace accel::comm::ucx {
 class ProgressLoop {
  public:
   // `rank` stands in errors; `peers` is about how many processes there will be connections to.
-  ProgressLoop(int rank, int peers, Claim& claim, RequestQueue& requests, GroupList& groups);
+  ProgressLoop(int rank, int peers, bool stays_on_host, Claim& claim, RequestQueue& requests, GroupList& groups);
 
   Worker& worker() { return *worker_; }
   Spin& spin() { return spin_; }

@@ -28,19 +28,24 @@ constexpr Setting kSettings[] = {
      "1mb"},  // its own asks before most messages, slow over long links (bench/results/earlier)
 };
 
+constexpr Setting kLoopback = {"UCX_NET_DEVICES", "NET_DEVICES", "lo"};
+
 }  // namespace
 
 CollectiveFailure failure_of(ucs_status_t status) {
   return status == UCS_ERR_NO_MEMORY ? CollectiveFailure::kOutOfMemory : CollectiveFailure::kBackend;
 }
 
-Worker::Worker(int rank, int peers) : rank_(rank) {
+Worker::Worker(int rank, int peers, bool stays_on_host) : rank_(rank) {
   ucp_config_t* config = nullptr;
   check(ucp_config_read(nullptr, nullptr, &config), "read its configuration");
   const std::unique_ptr<ucp_config_t, decltype(&ucp_config_release)> released(config, &ucp_config_release);
-  for (const Setting& setting : kSettings)
+  const auto set = [&](const Setting& setting) {
     if (std::getenv(setting.variable) == nullptr)
       check(ucp_config_modify(config, setting.name, setting.value), "be set");
+  };
+  for (const Setting& setting : kSettings) set(setting);
+  if (stays_on_host) set(kLoopback);
   ucp_params_t parameters{};
   parameters.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
   parameters.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;

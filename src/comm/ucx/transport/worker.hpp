@@ -24,8 +24,9 @@ struct Endpoint {
 
 class Worker {
  public:
-  // `rank` stands in errors; `peers` is about how many processes it will be connected to.
-  Worker(int rank, int peers);
+  // `rank` stands in errors; `peers` is about how many processes it will be connected to. stays_on_host: all of them
+  // are on this host, and no port is open to others.
+  Worker(int rank, int peers, bool stays_on_host);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
