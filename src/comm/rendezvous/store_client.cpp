@@ -168,7 +168,7 @@ void StoreClient::introduce(const Exchange& exchange) const {
   challenge.server_number = exchange.receive_text();
   require(are_equal_codes(exchange.receive_text(), challenge.server_code(identity_->secret)), Status::kInvalidState,
           identity_->who, " belongs to another job: its ACCEL_JOB_TOKEN is not that of the store at ", address_.host,
-          ":", address_.port, "; give each job a MASTER_PORT of its own");
+          ":", address_.port, "; start all ranks with one token, and give each job a MASTER_PORT of its own");
   exchange.send(Request(kProof).add_bytes(challenge.client_code(identity_->secret)));
 }
 
