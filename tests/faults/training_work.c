@@ -223,10 +223,13 @@ static void work_save(const work_t* work, outcome_t* outcome) {
   char path[1000];
   snprintf(path, sizeof path, "%s/state", work->folder);
   accel_status_t status = begin_training(work, 0, &t);
-  if (status >= 0) status = train_step(&t); /* so that the optimizer has a state */
+  const int32_t links = work->options != NULL && work->options->incremental == 1 && work->number >= 0;
+  if (status >= 0) /* so that the optimizer has a state, or that of the files, which become links */
+    status = links ? accel_load_state(t.state, path, NULL) : train_step(&t);
   if (status >= 0) status = fill(&t, work->number >= 0 ? 2 : 1);
   arm(work);
-  if (status >= 0) status = accel_save_state(t.state, path, NULL);
+  if (status >= 0) status = accel_save_state(t.state, path, work->options);
+  if (status >= 0 && work->options != NULL) status = accel_checkpoint_wait(t.state, 20000);
   note(outcome, status);
   end_training(&t);
 }

@@ -17,6 +17,7 @@ typedef struct work {
   int32_t ranks;
   int32_t failing; /* the rank whose call fails */
   int32_t rank;
+  const accel_save_state_options_t* options; /* of a save; NULL: the defaults */
 } work_t;
 
 /* What a process leaves for the one that forked it, in memory that both map. */
