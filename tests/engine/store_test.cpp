@@ -224,6 +224,33 @@ TEST_F(Store, AClientThatShowsNothingLosesItsConnectionAndOthersDoNot) {
   EXPECT_EQ(member->get("a"), bytes("1"));
 }
 
+// Regression: a rank lost its connection when the server, or it, had stood still while it introduced itself.
+TEST_F(Store, AClientThatIsSlowButNotSilentIsServed) {
+  const std::string secret = "the secret of the job", number(32, '1');
+  const auto pause = std::chrono::milliseconds(1200);
+  const StoreServer server(std::move(listener_), secret, std::chrono::milliseconds(2000));
+  const RawClient slow(port_);
+  std::this_thread::sleep_for(pause);
+  slow.challenge("rank 1 of 3", number);
+  const StoreChallenge challenge{"rank 1 of 3", number, slow.receive_text()};
+  slow.receive_text();
+  std::this_thread::sleep_for(pause);
+  slow.prove(challenge.client_code(secret));
+  slow.ask_number_of_keys();
+  EXPECT_EQ(slow.receive_bytes(8), std::string(8, '\0'));
+}
+
+TEST_F(Store, AClientThatSendsByteAfterByteLosesItsConnection) {
+  const StoreServer server(std::move(listener_), "the secret of the job", std::chrono::seconds(20));
+  const RawClient client(port_);
+  client.send_bytes("\xa0@" + std::string(7, '\0'));
+  for (int i = 0; i < 40; i++) {
+    client.send_bytes("x");
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_TRUE(client.is_closed());
+}
+
 TEST_F(Store, AThousandStrangersDisturbNobody) {
   const std::string secret = "the secret of the job";
   const StoreServer server(std::move(listener_), secret);

@@ -29,7 +29,9 @@
 namespace accel::comm {
 namespace {
 
+constexpr int kMostEvents = 64;
 constexpr size_t kFewNewcomers = 16;
+constexpr int kMostPieces = 16;  // in which a client may introduce itself
 
 // The rest of this process needs descriptors too.
 size_t most_newcomers() {
@@ -64,9 +66,9 @@ class StoreServer::Loop {
   int64_t strangers() const { return strangers_.load(); }
 
   void run() {
-    while (true) {
-      epoll_event events[64];
-      const int count = epoll_wait(events_.number(), events, 64, remove_silent_clients());
+    for (int patience = -1;;) {
+      epoll_event events[kMostEvents];
+      const int count = epoll_wait(events_.number(), events, kMostEvents, patience);
       for (int i = 0; i < count; i++) {
         const int descriptor = events[i].data.fd;
         if (descriptor == stop_.number()) return;
@@ -75,6 +77,8 @@ class StoreServer::Loop {
         else
           serve(descriptor, events[i].events);
       }
+      // This process may have stood still: a client is silent only if nothing of it waits to be read.
+      patience = count == kMostEvents ? 0 : remove_silent_clients();
     }
   }
 
@@ -83,7 +87,8 @@ class StoreServer::Loop {
 
   struct Connection : StoreRequests::Client {
     FileDescriptor socket;
-    Clock::time_point came;
+    Clock::time_point heard;  // until it belongs to the job
+    int pieces = 0;
     uint32_t events = EPOLLIN;  // that are watched
   };
 
@@ -109,8 +114,8 @@ class StoreServer::Loop {
     try {
       Connection& client = clients_[number];
       client.socket = std::move(socket);
-      client.came = Clock::now();
-      newcomers_.emplace(client.came, number);
+      client.heard = Clock::now();
+      newcomers_.emplace(client.heard, number);
       if (!watch(EPOLL_CTL_ADD, client.socket, EPOLLIN)) remove(number);
       if (newcomers_.size() > most_newcomers_) remove_oldest_newcomer();
     } catch (const std::exception&) {
@@ -121,7 +126,7 @@ class StoreServer::Loop {
 
   void remove(int descriptor) {
     const auto found = clients_.find(descriptor);
-    newcomers_.erase({found->second.came, descriptor});
+    newcomers_.erase({found->second.heard, descriptor});
     requests_.forget(found->second);
     clients_.erase(found);
   }
@@ -167,8 +172,17 @@ class StoreServer::Loop {
     if (size == 0) return false;
     const auto outcome = requests_.receive(client, bytes, static_cast<size_t>(size));
     if (outcome == StoreRequests::Outcome::kStranger) strangers_++;
-    if (client.belongs()) newcomers_.erase({client.came, client.socket.number()});
-    return outcome == StoreRequests::Outcome::kServed;
+    return outcome == StoreRequests::Outcome::kServed && (is_introduced(client) || client.pieces <= kMostPieces);
+  }
+
+  // A client that has not shown that it belongs to the job gets more time with each piece of what it sends.
+  bool is_introduced(Connection& client) {
+    const int descriptor = client.socket.number();
+    if (newcomers_.erase({client.heard, descriptor}) == 0 || client.belongs()) return true;
+    client.heard = Clock::now();
+    client.pieces++;
+    newcomers_.emplace(client.heard, descriptor);
+    return false;
   }
 
   // To clients that have waited. One that cannot be served is noticed when it is read.
@@ -206,7 +220,7 @@ class StoreServer::Loop {
   const size_t most_newcomers_ = most_newcomers();
   const FileDescriptor listener_, events_, stop_;
   std::map<int, Connection> clients_;
-  std::set<std::pair<Clock::time_point, int>> newcomers_;  // those that do not belong to the job yet
+  std::set<std::pair<Clock::time_point, int>> newcomers_;  // those that do not belong to the job yet, by heard
   std::atomic<int64_t> clients_without_memory_{0}, strangers_{0};
 };
 

@@ -16,7 +16,7 @@ namespace accel::comm {
 class StoreServer {
  public:
   // Serves the clients that connect to the listener, during its lifetime. With a `secret` those that prove that they
-  // know it within `introduction_time`, and the others lose their connection.
+  // know it; the others lose their connection, as those do that are silent for `introduction_time` before.
   explicit StoreServer(FileDescriptor listener, std::string secret = {},
                        std::chrono::milliseconds introduction_time = std::chrono::seconds(10));
   ~StoreServer();
