@@ -172,19 +172,6 @@ static void run_apart(const named_work_t* named, work_t work, end_t* ends) {
   }
 }
 
-static void write_rows(const char* folder) {
-  char path[1000];
-  snprintf(path, sizeof path, "%s/rows.jsonl", folder);
-  FILE* const file = fopen(path, "w");
-  if (file == NULL) exit(2);
-  for (int row = 0; row < kRows; row++) {
-    fprintf(file, "{\"x\": [");
-    for (int i = 0; i < kWide; i++) fprintf(file, "%s%.1f", i == 0 ? "" : ", ", (row * 7 + i) % 10 / 10.0);
-    fprintf(file, "], \"y\": %d}\n", row % kWide);
-  }
-  if (fclose(file) != 0) exit(2);
-}
-
 static void save_first(const char* folder, int32_t ranks) {
   end_t ends[kMostRanks];
   run_apart(work_named("save"), (work_t){.folder = folder, .number = -1, .ranks = ranks}, ends);

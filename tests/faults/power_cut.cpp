@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <random>
 #include <string>
 #include <unordered_set>
@@ -63,15 +62,6 @@ const Kind kKinds[] = {
     {"compressed", [](accel_save_state_options_t& options) { options.compression_level = 1; }},
     {"torch files", [](accel_save_state_options_t& options) { options.safe_serialization = 0; }},
 };
-
-void write_rows(const std::string& folder) {
-  std::ofstream rows(folder + "/rows.jsonl");
-  for (int row = 0; row < kRows; row++) {
-    rows << "{\"x\": [";
-    for (int i = 0; i < kWide; i++) rows << (i == 0 ? "" : ", ") << (row * 7 + i) % 10 / 10.0;
-    rows << "], \"y\": " << row % kWide << "}\n";
-  }
-}
 
 void print_failure(const Recording& of, size_t count, const std::vector<Fate>& fates, const outcome_t& seen) {
   std::printf("after %zu of %zu operations: %s; contents %d\n", count, of.operations.size(),
@@ -139,7 +129,7 @@ bool try_kind(const Kind& kind, const std::string& folder, size_t most, uint64_t
   kind.choose(options);
   std::filesystem::remove_all(before);
   std::filesystem::create_directory(before);
-  write_rows(before);
+  write_rows(before.c_str());
   if (kind.has_older) require_saved(run("save", before, -1, &options));
   recorded_folder = before;
   require_saved(run("save", before, 0, &options));

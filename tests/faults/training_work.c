@@ -1,6 +1,7 @@
 #include "training_work.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The objects of a training program. */
@@ -253,6 +254,19 @@ static const named_work_t kWorks[] = {{"create", work_create, 0},
                                       {"data", work_data, 0},
                                       {"save", work_save, 1},
                                       {"load", work_load, 0}};
+
+void write_rows(const char* folder) {
+  char path[1000];
+  snprintf(path, sizeof path, "%s/rows.jsonl", folder);
+  FILE* const file = fopen(path, "w");
+  if (file == NULL) exit(2);
+  for (int row = 0; row < kRows; row++) {
+    fprintf(file, "{\"x\": [");
+    for (int i = 0; i < kWide; i++) fprintf(file, "%s%.1f", i == 0 ? "" : ", ", (row * 7 + i) % 10 / 10.0);
+    fprintf(file, "], \"y\": %d}\n", row % kWide);
+  }
+  if (fclose(file) != 0) exit(2);
+}
 
 const named_work_t* work_named(const char* name) {
   for (size_t i = 0; i < sizeof kWorks / sizeof *kWorks; i++)

@@ -40,6 +40,9 @@ typedef struct named_work {
 /* "create", "train", "data", "save" or "load"; NULL for another name. */
 const named_work_t* work_named(const char* name);
 
+/* Writes rows.jsonl into the folder; the process ends if it cannot. */
+void write_rows(const char* folder);
+
 /* Calls do not fail any more; how many there were, and whether one failed, is noted. */
 void note_calls(outcome_t* outcome);
 
