@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workload bigmodel: seconds to load a Llama from a folder of safetensors into an empty model, to CPU or with its
  * layers on disk, and of its forwards. */
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workload bootstrap: how ranks find each other, with more of them than a machine holds. The store's server and clients
 // and the steps of each rank are the real ones, from its first connection until it knows the addresses of all others.
 // Left out is what a rank does by itself: loading LibTorch, opening UCX.

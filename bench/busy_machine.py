@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """busy_machine.py [--loops N ...] [--rounds N] [--package NAME]: two ranks of a training of transformers beside other work, by turns with Accelerate.
 
 The other work is N loops of a shell that do nothing but compute. Prints a line of JSON for each N: the median seconds of four epochs of a small

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workload checkpoint: seconds to save and load a training state and a model, beside those of plain reads and writes of
  * as many bytes; what an asynchronous save costs the training; and what Zstd makes of weights and moments. */
 #define _GNU_SOURCE

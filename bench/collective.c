@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workload collective: microseconds a call. One process of `ranks`; bench/run starts them. Prints a line for each of
  * the operations, dtypes and sizes, which are lists with commas. */
 #define _POSIX_C_SOURCE 200809L

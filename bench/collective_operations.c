@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "collective_operations.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The operations of the workload collective: what a call is, on which buffers, and how much it moves. */
 #ifndef ACCEL_BENCH_COLLECTIVE_OPERATIONS_H
 #define ACCEL_BENCH_COLLECTIVE_OPERATIONS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workload cross-entropy: the last layer of a language model and its loss, forward and backward, by the operator that
  * never holds all class scores ("fused") or by LibTorch's two operators ("unfused"). Several ranks share the classes.
  */

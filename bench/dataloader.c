@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workload dataloader: samples a second of a shuffled loader with which nothing else is done, the milliseconds from the
  * start of a loop to its first batch, and how far memory grows over epochs. One process. */
 #include "measure.h"

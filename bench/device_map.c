@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workload infer_auto_device_map: milliseconds to place a Llama without memory on two accelerators of 8 GiB and a host
  * of 64 GiB, which need not be there. */
 #include "measure.h"

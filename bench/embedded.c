@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workload embedded: what a program with a loop of its own pays in one process with the embedded defaults: milliseconds
  * of the first calls, and microseconds of each later step, both of processor time. */
 #define _POSIX_C_SOURCE 200809L

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workload launch: what each process does between its start and its end. bench/run times the launcher around it. */
 #include "measure.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workload fp8: casts between 8-bit floating point and float32 or bfloat16, against a copy in memory, and a linear
 // layer, forward and backward, by accel::fp8_linear, under autocast to bfloat16, in float32, and its forward alone,
 // with the casts, and by LibTorch's _scaled_mm without them.

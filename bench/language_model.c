@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workload language-model: the Llama of a folder until its first token, its forwards and training steps, and its
  * generation. */
 #define _GNU_SOURCE

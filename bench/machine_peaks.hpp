@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the machine gives at best: arithmetic of large products, and passes over memory.
 #pragma once
 

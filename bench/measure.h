@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How the workloads are measured: a clock, the memory and processor time of the process, and the JSON line of a figure.
  */
 #ifndef ACCEL_BENCH_MEASURE_H

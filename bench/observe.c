@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workload observe: nanoseconds that a loop pays for being watched: a progress bar, a logger, step reports. */
 #include "measure.h"
 

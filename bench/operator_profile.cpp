@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "operator_profile.hpp"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>

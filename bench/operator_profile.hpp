@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the time of this thread goes, by operator of LibTorch.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one call of an operator of LibTorch computes and moves, from its arguments and results alone.
 #pragma once
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workload optimizer: milliseconds a step over 8 parameters of 2048 x 2048 numbers, of each kind of optimizer. */
 #include "measure.h"
 

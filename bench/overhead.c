@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workload overhead: microseconds a step of a model with one number, where nothing is left but the library itself. */
 #include "measure.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workload own-gradients: milliseconds from complete gradients of 25 M parameters to their update by AdamW, without
  * LibTorch's autograd. The gradients are in the library's memory (`in_place`), or in memory of the program, as are the
  * parameters

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workload pipeline_boundary: what passes between the stages of a pipeline. Microseconds that it takes a stage to send
 // a boundary, and microseconds an action of a step whose stages compute nothing. bench/run starts the ranks.
 #include <ATen/core/Tensor.h>

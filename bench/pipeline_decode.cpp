@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workload pipeline_decode: tokens a second of a Llama that generates in stages on the ranks, greedily, with as many
 // groups of rows on their way as there are ranks. One process of the ranks; bench/run starts them.
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workload quantized: products of a few inputs with a quantized weight, [size, size], by the kernels of this library
 // and by LibTorch's packed ones, beside linear layers in float32 and bfloat16. Several weights are used in turn, so
 // that caches do not have them.

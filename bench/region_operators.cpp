@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workload region_operators: microseconds that a parallel operator of a split region costs beside its collective,
 // forward and backward, on tensors of a few numbers. bench/run starts the ranks; one has no collectives.
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes bench/RESULTS.md from the files of bench/results, one for each processor: usage: results.py [--check]
 
 A file has "processor", "conditions" and "figures". A figure has "topic", "what", "command", "unit", "ours" and "date", and may have "peer",

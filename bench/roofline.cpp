@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workload roofline: what the machine gives at best, and which share of that each operator of a training step reaches.
 #include <accel.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workload stage_cut: how even the stages of a GPT with a large vocabulary are. The time of the slowest stage over the
 // mean, for cuts by measured times and by parameters, as a second measurement finds it. The model has no memory but for
 // the part that is measured.

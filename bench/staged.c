@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workload staged: milliseconds of an all_reduce of tensors on a device whose collectives are staged through host
  * memory, and of what it consists of: the copy to the host, the all_reduce there, the copy back. One process of
  * `ranks`; bench/run starts them. */

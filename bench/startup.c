@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workloads startup and startup_engine_only: bench/run times the whole life of this process. */
 #include "measure.h"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Samples a second of prepared loaders of torch, a JSON line for each figure: python bench/torch_dataloader.py --package accel
 
 `tensor`: 20,000 rows of 64 numbers and a label in a TensorDataset. `items`: the same rows from a dataset in Python, as dicts. `ragged`:

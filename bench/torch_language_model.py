@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The peer's half of the workload language-model: the same parts with torch and transformers, in the Python that runs it. `make` writes
 the folder of the model first, where there is none."""
 

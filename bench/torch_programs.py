@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """torch_programs.py [--package NAME] [--ranks N] [--rounds N] [WORKLOAD ...]: programs of torch with accel and with Accelerate, by turns.
 
 Prints a line of JSON for each workload: the median of accel (`value`), that of the other package (`peer`), and how many times as fast accel is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workload tracking: microseconds of an accel_log() of ten scalars on the thread that calls it, and scalars a second
  * until all are in the files. */
 #define _POSIX_C_SOURCE 200809L /* mkdtemp */

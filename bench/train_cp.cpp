@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workload train_cp: milliseconds a step of a GPT of which each rank computes its positions of the sequences. One
 // process of the ranks; bench/run starts them.
 #include <ATen/core/Tensor.h>

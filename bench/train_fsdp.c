@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workload train_fsdp: milliseconds a step of a model whose parameters, gradients and optimizer states are sharded, or
  * of the same model under data parallelism. One process of the ranks; bench/run starts them. */
 #include "measure.h"

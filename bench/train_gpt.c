@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workload train_gpt: tokens a second over all processes. One process of the ranks; bench/run starts them. */
 #include "measure.h"
 #include "training.h"

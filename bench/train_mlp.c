@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workload train_mlp: milliseconds a step of a multi-layer perceptron. One process of the ranks; bench/run starts them.
  *
  * With `--independent 1` each process trains by itself, on as many rows as it would get, without any communication:

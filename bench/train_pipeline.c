@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workloads train_pipeline and pipeline_forward: milliseconds a step, or a forward, of a model in stages on the ranks.
  * One process of the ranks; bench/run starts them. */
 #include "measure.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Workload train_tp: milliseconds a step of a model whose layers are split over the ranks, all of which get the same
  * rows. One process of the ranks; bench/run starts them. */
 #include "measure.h"

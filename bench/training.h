@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The training loop of the workloads train_mlp, train_gpt and train_fsdp. */
 #ifndef ACCEL_BENCH_TRAINING_H
 #define ACCEL_BENCH_TRAINING_H

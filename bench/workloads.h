@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The models of the workloads train_gpt and train_mlp, ready to be trained on data of their own. */
 #ifndef ACCEL_BENCH_WORKLOADS_H
 #define ACCEL_BENCH_WORKLOADS_H

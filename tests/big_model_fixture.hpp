@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small models of blocks, with weights or without, and folders with their weights.
 #pragma once
 

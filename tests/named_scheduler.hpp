@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedulers by the names and arguments that torch.optim.lr_scheduler has for them.
 #pragma once
 

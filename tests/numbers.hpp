@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers 0, 1, 2, ... to load, and loaders of several ranks that the tests run one after the other.
 #pragma once
 

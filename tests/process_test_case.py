@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes that a test starts one by one; those that still run at its end are killed."""
 
 import subprocess

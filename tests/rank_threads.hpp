@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks as threads of one process: each has its own communicator, over the real backend and an in-memory store.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank of a group whose others are not there: it keeps what is posted, which ends when the test says so.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers that repeat: only those of the period are computed, for a division takes longer than a copy.
 #pragma once
 

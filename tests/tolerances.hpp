@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far what a device computes may be from what the CPU computes, by the dtype that it is computed in; the table for
 // Python is devices/tolerances.py. Devices whose kernels are the CPU's have the same bits.
 #pragma once

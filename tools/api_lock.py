@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Keeps what was released as it is: compares api/accel.json with the locks of api/lock/.
 
 usage: api_lock.py check SOURCE_ROOT

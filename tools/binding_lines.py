@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How many lines of the bindings are written by hand, by language and by what they are for; and of the generator.
 
 usage: binding_lines.py SOURCE_ROOT

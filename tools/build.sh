@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Builds into a folder (default build/release). Arguments that begin with `-` go to `meson setup`, others are targets.
 #   tools/build.sh [-C FOLDER] [--lean] [-Doption=value ...] [TARGET ...]
 # build/release is compiled in units of many sources, which is the fastest from nothing; any other folder file by file, which

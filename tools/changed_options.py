@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Tells whether options would change a configured build folder: exit status 1 if all of them are as they are given.
 
 usage: changed_options.py FOLDER -Doption=value ...

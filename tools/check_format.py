@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks that C and C++ sources are formatted as .clang-format says; with --fix it formats them.
 
 usage: check_format.py SOURCE_ROOT [--fix]

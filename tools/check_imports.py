@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks which module of a Python package imports which: there are no circles, and few floors.
 
 usage: check_imports.py PACKAGE [--draw]

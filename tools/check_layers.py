@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks rules that a compiler does not know: which module includes which, what headers may include, names, sizes, comments.
 
 usage: check_layers.py SOURCE_ROOT

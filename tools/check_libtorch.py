@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compiles src/ and the simulated device with the headers of another LibTorch, without making anything.
 
 usage: check_libtorch.py SOURCE_ROOT BUILD_FOLDER VERSION

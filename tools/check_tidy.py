@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs clang-tidy with the settings of .clang-tidy over everything of src/ that a build folder compiles.
 
 usage: check_tidy.py SOURCE_ROOT BUILD_FOLDER [--paths] [--without-libtorch] [PART_OF_A_PATH]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Classes with too many members: functions and fields together, of classes and structs in headers of src/.
 
 Functions that are deleted or defaulted, types and friends do not count.

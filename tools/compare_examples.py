@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """compare_examples.py [--package NAME] [EXAMPLE ...]: runs examples/python/torch with accel and with Accelerate, and compares the losses.
 
 Each example runs on one rank and on two, in float32 and under bf16, with the Python that runs this: it needs torch, accel and accelerate.

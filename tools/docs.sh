@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Builds the site of the documentation into build/site (or FOLDER): open build/site/index.html. What changed is built again, warnings
 # are errors, and links between pages are checked, with the places that they name.
 #   tools/docs.sh [FOLDER]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Puts a LibTorch into build/deps: downloads its wheels and extracts what a build needs.
 
 usage: fetch_libtorch.py [--libtorch VERSION] SOURCE_ROOT [PIP...]

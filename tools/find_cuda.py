@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Says whether the NCCL plugin can be built: prints what is missing (an empty line for nothing), then include folders.
 
 usage: find_cuda.py FOLDER TORCH_LIB

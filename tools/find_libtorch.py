@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Prints the include folder, the library folder and the version of the LibTorch to build with, and a warning or nothing, one a line.
 
 usage: find_libtorch.py FOLDER_OR_VERSION SOURCE_ROOT

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Julia 1.5.3 for the tests of its bindings: makes the one that is installed usable. With --add-source it installs it, too: the last
 # Debian release that has the package is bullseye (11), so that suite is added to apt with a priority so low that nothing else is
 # ever taken from it. Other systems: install Julia by hand.

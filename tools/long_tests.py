@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs what CI leaves out, because it takes hours, and writes what it found to docs/reliability.md.
 
 usage: long_tests.py [--fuzz-seconds N] [--kills N] [--programs N] [--dry-run] [CHECK...]

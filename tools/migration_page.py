@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes docs/migration.md: every feature of Hugging Face Accelerate by its name, what it is called here, and what differs.
 
 usage: tools/migration_page.py [--check]

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Makes all packages of a release into build/packages: wheels, the archive for C and C++, the Debian package, crates, the Julia package with
 # its artifact, SHA256SUMS and SIZES. The library is built once, in a root file system of Debian 11 (packaging/root).
 #   tools/package.sh [--base-url URL] [--root FOLDER] [--output FOLDER] [--python INTERPRETER]...

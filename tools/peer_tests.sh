@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Runs Accelerate's own tests with this package in its place, and writes docs/peer_tests.md.
 #   tools/peer_tests.sh [NAME ...]    names of test files, such as test_utils or scripts/test_ops; all without names
 #   tools/peer_tests.sh --download    only downloads Accelerate's source archive into build/peer, which is done once

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # From nothing to a trained model: set-up, build, and the main job, a GPT that two processes train for 75 seconds on the Python
 # sources of this machine. It says first what it will install and with which rights; with --check it ends there. Arguments go to the
 # training program, see `train_gpt --help`.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Makes a release: checks the tree, runs all tests and the trials of the packages, makes the packages, and says what to upload.
 #   tools/release.sh --check           only looks whether one version is written everywhere; quick, a test of the tree
 #   tools/release.sh --lock            writes the lock of the ABI (api/lock), which is committed before the release

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Whether the tree can be released: one version everywhere, and, with --final, its date in the changelog, its lock, and nothing left open.
 
 usage: release_check.py SOURCE_ROOT [--final]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Removes the Python files of a build folder whose sources are gone: they would be imported in place of packages of the same name.
 
 usage: remove_former_files.py SOURCE_FOLDER BUILD_FOLDER [GENERATED_NAME ...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs Ninja in a build folder, shows how far it is, and says at the end what the build cost.
 
 usage: run_ninja.py FOLDER NINJA_ARGUMENT...

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Runs tests of a folder that is built; the last line is `N passed, N failed`. With neither --all, --ci nor names those of every run, which leave
 # out the suites `toolchains` and `thorough`; --ci leaves out the second; a suite or a test that is named runs wherever it belongs. Names and other options go to `meson test`.
 #   tools/run_tests.sh FOLDER [--all | --ci] [--suite NAME ...] [TEST ...]

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Installs what a build needs and is missing: system packages with apt, LibTorch into build/deps unless $LIBTORCH names one, and uPlot
 # into subprojects/. With --lean only what `tools/build.sh --lean` needs: no packages of tests and bindings. With --develop also what
 # the tests of the tools and the bindings need: compilers of other languages, clang's tools, and libclang for tools/apigen.

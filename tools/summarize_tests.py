@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Counts test cases in Meson's testlog.json; the last line is `N passed, N failed`.
 
 usage: summarize_tests.py TESTLOG STATUS_OF_MESON [BUILD_COST]

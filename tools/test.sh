@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Set-up, build and tests; the last line is `N passed, N failed`.
 #   tools/test.sh [--all | --ci] [-C FOLDER] [-Doption=value ...]
 # Without --all the tests that prove each promise once; with it those too that repeat a proof on more combinations, of which --ci takes the suite

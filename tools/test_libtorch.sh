@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Builds engine, plugins, program, tests, simulated device and Python package with one of the pinned LibTorch versions, and runs the suites
 # that use them; the last line is `N passed, N failed`.
 #   tools/test_libtorch.sh VERSION [-Doption=value ...]

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Builds the Python package for an interpreter, and runs its tests; the last line is `N passed, N failed`.
 #   tools/test_python.sh INTERPRETER [-Doption=value ...]
 # What its tests need is installed into an environment of that Python, build/deps/pythonX.Y, with a Meson that knows it. The folder is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Units that include each other. A unit is a header and its source together: what the source needs, whoever uses the header needs too."""
 
 import collections

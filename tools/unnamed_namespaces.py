@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Types, constants and functions of unnamed namespaces of src/ that stand twice in one namespace with different meanings.
 
 Sources that are compiled as one see the unnamed namespaces of each other, and which are depends on their sizes and on the number of processors.

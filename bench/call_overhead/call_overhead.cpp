@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workload call_overhead in C++: nanoseconds of one Tensor::numel(), or with the argument "operator" of one addition of
 // four numbers by Op::call(); the least of the rounds.
 #include <accel.hpp>

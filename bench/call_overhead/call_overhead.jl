@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Workload call_overhead in Julia: nanoseconds of one accel_tensor_numel(), or with the argument "operator" of one addition of four
 # numbers by an Op, which is closed at once as the program in C does; the least of the rounds.
 using Accel

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workload call_overhead in Python: nanoseconds of one accel_tensor_numel(), or with the argument "operator" of one accel.ops.add()
 of four numbers; the least of the rounds."""
 

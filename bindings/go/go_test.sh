@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Checks how the package and the examples are written, and runs the tests: go_test.sh GO
 set -eu
 cd "$(dirname "$0")"

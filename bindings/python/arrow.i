@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrow in Python: its structs are passed as capsules, whose destructors release what nobody took over (the Arrow PyCapsule interface).
 %define %accel_arrow(STRUCT, PARAMETER, NAME)
 %typemap(in) struct STRUCT *PARAMETER {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Python callables where C takes a function, its user_data and destroy. The user_data is a tuple of the callables of one
 // registration. accel_generated.i has the C functions, one for each type of callback.
 %include "raised.i"

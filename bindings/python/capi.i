@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The low layer of Python: the functions of accel.h under their names, with Python's own values, exceptions and strings.
 // Here stand the typemaps; accel_generated.i has the functions, whose parameters bear the names of these typemaps.
 %module(package="accel") capi

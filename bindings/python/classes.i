@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Python's own classes for what the library makes: subclasses of the handles, and of Error. The package above sets them once.
 %{
 // Handles of the kind that `cls` is a subclass of are made as instances of `cls` from here on.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DLPack in Python: tensors are passed as capsules, which whoever takes the tensor renames (data-apis.org, Python array API).
 %{
 // The frozen beginning of the two structs, as far as the flags and the deleter.

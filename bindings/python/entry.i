@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The way into the interpreter, while there is one: for callbacks, and for threads of Python that return from a call.
 %{
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of Python objects as tensors, without a copy: the buffer is held until the last tensor that shares it goes.
 %{
 #define MOST_DIMENSIONS 64

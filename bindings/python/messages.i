@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The library's log messages on their way to Python. They come from any thread, which may hold locks of the library: if it waited for the
 // interpreter, a thread that holds that could wait for one of these. So messages are kept. A thread of Python hands them over at the end of
 // the call that it is in; for one of the library another one does that waits in its place.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Structs of options: made with the fields that are given by name, and without any other attribute.
 %{
 // Refuses what is not a field, and names the nearest one.

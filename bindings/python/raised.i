@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What callbacks raise, on its way through the library to the outer call.
 %{
 // What a callback raised is kept until the outer call raises it again, which may be on another thread: the latest of each

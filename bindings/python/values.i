@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nested values: Python's None, bool, int, float, str, bytes, list, tuple and dict, and the handles of tensors.
 %{
 #define PY_SSIZE_T_CLEAN

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls that can take longer than a moment: the interpreter continues meanwhile, and interrupts.py can tell which of them a thread is in.
 %{
 static unsigned long watched_thread; /* its identifier; 0 for none */

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Cargo without the network, with the crates that tools/setup.sh --develop has put into build/deps/crates:
 # cargo.sh CARGO COMMAND [ARGUMENT...]
 set -eu

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Checks what clippy says, how the sources are laid out, and that the documentation is built as its site builds it, where nothing is
 # installed: cargo_style.sh CARGO
 # Releases differ in what they find, so one is pinned; without it nothing is checked (77: skipped).

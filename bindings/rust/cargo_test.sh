@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Runs tests of the workspace without the network: cargo_test.sh CARGO PART
 # PART is `tests`, those of all crates with the library loaded at run time, or `features`: the crates' examples, the programs of the documentation, and what
 # differs with other features or with the library linked.

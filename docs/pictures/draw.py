@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Draws the pictures of the guides, docs/pictures/NAME.svg, from scenes.py: usage: draw.py [--check]
 
 --check writes nothing and says which files are old. A text that does not fit its box, or a label that stands on a box, is an error.

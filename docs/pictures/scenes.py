@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pictures of the guides. Each has rows of boxes and arrows between them; draw.py makes an SVG file of each.
 
 A box is "name: Title|line|line"; "*" before the title marks what libaccel does, "#" what is stored. An arrow is "from -> to: label", or "<->". "gap" is the

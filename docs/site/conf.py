@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The site of the documentation, from the pages of the repository as they are: tools/docs.sh builds it."""
 
 import pathlib

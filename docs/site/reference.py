@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The reference of each language as Markdown, read from the sources of its binding: no build and no import is needed.
 
 What is public, with its declaration and the comment before it (Python and Julia: the string), by class, type or file.

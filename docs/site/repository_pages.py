@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes of the repository's Markdown what the site needs, so that the pages read well in both places.
 
 - Consecutive `<details>` whose summaries are names of languages become tabs.

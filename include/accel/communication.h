@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Part of accel.h, which programs include. */
 #ifndef ACCEL_H
 #error "include accel.h"

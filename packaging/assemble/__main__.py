@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes all packages of what was built in the build root.
 
 Options: --help.

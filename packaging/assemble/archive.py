@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tar files that are the same for the same content."""
 
 import gzip

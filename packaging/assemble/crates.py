@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The licences of the crates inside of libaccel_tokenizers.so: one text, with each licence once and the crates that have it."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Debian package: the files of the archive below /usr. It works from any folder too, after `dpkg -x`."""
 
 import gzip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The artifact of the Julia package: a tarball, and the Artifacts.toml that names it by the hash of its tree."""
 
 import hashlib

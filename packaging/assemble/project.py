@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all packages say of the project: version, texts, LibTorch, the time of the files inside."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SHA256SUMS, and SIZES: what is shipped, and the archive file by file."""
 
 import hashlib

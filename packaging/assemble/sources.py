@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The packages of sources: crates, and the package of Julia."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files of the archive below one prefix, made from an installation: stripped, with what static linking needs inside libaccel.a."""
 
 import pathlib

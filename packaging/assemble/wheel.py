@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wheels: the Python package with an installation of libaccel inside (accel/lib, accel/bin, accel/include)."""
 
 import base64

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Inside the build root, with the sources at /source, LibTorch at /opt/libaccel/lib/torch, Rust at /opt/rust and a folder to build in at /build:
 # builds the library, the plugins and the programs, and installs them below /build/installed.
 set -eu

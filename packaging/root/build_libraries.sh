@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Inside the build root: builds from Debian's sources what its packages have no position-independent archive of, into /opt/libraries, and
 # UCX as shared libraries, whose modules it looks for in `ucx/` beside them.
 set -eu

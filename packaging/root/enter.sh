@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Runs a command inside a root file system: enter.sh ROOT [--bind FOLDER PLACE | --user ID]... -- COMMAND...
 # The root gets /dev, /proc, /sys and the host's resolver; what is mounted is gone when the command ends.
 set -eu

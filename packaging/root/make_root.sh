@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Makes the root file system in which releases are built: Debian 11, whose glibc 2.31 and GCC 10 are the oldest that compile libaccel with
 # LibTorch. make_root.sh ROOT; a root that is there and complete stays. $DEBIAN_MIRROR is a mirror of Debian.
 set -eu

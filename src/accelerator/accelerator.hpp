@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Accelerator: the state of a rank and the parts of its training, each of which has one mechanism.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Search for the largest batch size that fits into memory. @accelerate utils.find_executable_batch_size
 #pragma once
 

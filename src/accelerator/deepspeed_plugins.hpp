@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DeepSpeed plugins: settings of DeepSpeed with names, by which several models of a state have the same.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Description of the active mechanisms, to answer questions such as "is mixed precision on?".
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Forward precision: in which types the forward of a prepared model computes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training of prepared models with a different number of batches on each rank. @accelerate join_uneven_inputs
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gathers results of all ranks for a metric, without the repeated rows of the last batch. @accelerate
 // gather_for_metrics
 #pragma once

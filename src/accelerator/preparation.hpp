@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Preparation: makes the prepared objects of a training loop from those of the program.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "accelerator/prepared_model.hpp"
 
 #include <c10/util/ScopeExit.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prepared model: a model with its precision and its parallelism.
 #pragma once
 

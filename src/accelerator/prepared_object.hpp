@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An object that accel_prepare() gets or returns.
 #pragma once
 

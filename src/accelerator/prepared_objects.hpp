@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The prepared objects of a training loop: what an accelerator has made of the models, optimizers, schedulers and
 // loaders that it was given.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prepared optimizer: steps only when gradients are complete.
 #pragma once
 

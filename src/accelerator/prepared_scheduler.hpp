@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prepared scheduler: follows the updates of the optimizers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "accelerator/sequence_keys.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sequence keys: which tensors of a batch have positions that the ranks along the axis context share.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sequence splitting: how the ranks along the axis context share the sequences of the prepared models.
 #pragma once
 

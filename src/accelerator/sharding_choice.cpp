@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "accelerator/sharding_choice.hpp"
 
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a model is shared out: as the settings of sharding say, or those of DeepSpeed.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Estimates the memory that training a model takes on each rank, by the settings with which it would be prepared.
 #pragma once
 

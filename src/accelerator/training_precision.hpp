@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training precision: the autocast of forwards and the scale of losses, which prepared models and optimizers get.
 #pragma once
 

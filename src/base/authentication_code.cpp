@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/authentication_code.hpp"
 
 #include <sodium/crypto_auth_hmacsha256.h>

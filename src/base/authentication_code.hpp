@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Codes by which two sides prove that they know a secret, which is never sent itself.
 #pragma once
 

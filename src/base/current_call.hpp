@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The function of the C API that this thread is in, for messages about the calls of several ranks.
 #pragma once
 

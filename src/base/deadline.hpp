@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Deadline of a wait. Every wait of the engine has one.
 #pragma once
 

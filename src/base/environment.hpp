@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Environment variables, parsed by Accelerate's rules, with errors that name the variable.
 #pragma once
 

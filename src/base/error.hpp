@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Error: the exception of the engine. Messages are one line: the offending value, what was expected, what to do.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The first line of a message that has several.
 #pragma once
 

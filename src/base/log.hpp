@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Log messages, which are passed to the application's callback, and where the variable ACCEL_LOG says: a library does
 // not print unasked.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The levels of log messages, as in Python's logging.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The variable ACCEL_LOG, by which the user of a program sees the library's log messages: "level" for standard error,
 // "level:file" for a file, to which all processes that have the variable add their lines.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/number_text.hpp"
 
 #include <double-conversion/double-conversion.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers as text in no locale, by the interface and with the results of std::from_chars and std::to_chars, which GCC
 // 10 does not have for doubles: those are converted by the library double-conversion.
 #pragma once

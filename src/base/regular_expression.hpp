@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A regular expression of ECMAScript. One source compiles the templates of std::regex, which take seconds, for all
 // users.
 #pragma once

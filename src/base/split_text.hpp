@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Splits lists in texts.
 #pragma once
 

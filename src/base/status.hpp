@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The status codes of the engine; capi/ asserts that they equal those of accel.h.
 #pragma once
 

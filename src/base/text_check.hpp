@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks that text can be stored in files and values without loss.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How texts begin and end.
 #pragma once
 

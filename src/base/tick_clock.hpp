@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The clock of everything that is measured within a step: reading it takes a few nanoseconds.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Differences between the LibTorch versions (2.11 to 2.13, which are tried, and to 2.15). No other code may check it.
 #pragma once
 

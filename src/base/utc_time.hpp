@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A time of day as lines of logs have it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes to files, and to descriptors that the program shares with others: pipes, terminals, files that are appended
 // to.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The weights of one module on a device, for a program that reads them outside of forwards.
 // @accelerate align_module_device, has_offloaded_params
 #pragma once

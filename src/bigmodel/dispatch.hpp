@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dispatch: modules compute on their devices of a map, with weights that are elsewhere until they are needed.
 // @accelerate dispatch_model, cpu_offload, disk_offload, AlignDevicesHook
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes a Dispatch: decides where each tensor of a model is, and which modules are blocks.
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bigmodel/gguf_model.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GGUF model: a decoder from a file in the format of llama.cpp, whose weights stay in the codes of the file.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layer-wise casting: layers keep their parameters in a small dtype, and compute in another one.
 // @accelerate attach_layerwise_casting_hooks, LayerwiseCastingHook
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bigmodel/load_and_dispatch.hpp"
 
 #include <ATen/ops/empty.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loading and dispatch in one step, and the simple cases of dispatch.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads the weights of a checkpoint into a model, each straight to its place of a device map.
 // @accelerate load_checkpoint_in_model
 #pragma once

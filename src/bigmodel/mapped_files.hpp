@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mapped files that hold the weights of a model. They must not change while the model uses them: a forward whose
 // weights have changed is an error, not a wrong result.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bigmodel/model_folder.hpp"
 
 #include <c10/core/Device.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A folder with a model of Hugging Face: configuration, weights, tokenizer.
 #pragma once
 

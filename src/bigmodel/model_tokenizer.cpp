@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bigmodel/model_tokenizer.hpp"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Single tensors of a model by their names.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Saved weights: what autograd saves of offloaded weights, for backwards through them. A graph would keep the memory of
 // every block that it went through; instead it has stand-ins that bring the blocks again when a backward needs them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/background_writer.hpp"
 
 #include <sys/resource.h>

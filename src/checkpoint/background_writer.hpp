@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Background writer: runs one save at a time on a thread of its own, beside the training.
 #pragma once
 

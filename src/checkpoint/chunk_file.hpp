@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chunk files: the chunks that one rank has of the tensors of a model or optimizer, as safetensors. The metadata say of
 // which tensor each is, and where; the file with the rest of the state has references to them.
 #pragma once

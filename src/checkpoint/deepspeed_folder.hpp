@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Folders that DeepSpeed's save_checkpoint() writes, which the reference's save_state() has in place of the files of a
 // model and its optimizer.
 //

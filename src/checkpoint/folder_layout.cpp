@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/folder_layout.hpp"
 
 #include <algorithm>

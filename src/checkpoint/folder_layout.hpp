@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layout of a checkpoint folder: the files of the reference's save_state(), which it can load, and two kinds of our
 // own.
 //

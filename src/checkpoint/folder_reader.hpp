@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the files of a checkpoint folder, ours or the reference's.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/fsdp_files.hpp"
 
 #include <filesystem>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The files in which FSDP keeps a model, or the state of an optimizer by the names of its parameters, outside of
 // checkpoints. @accelerate utils.save_fsdp_model
 #pragma once

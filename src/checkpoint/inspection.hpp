@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Looks into checkpoints without loading them: what the commands verify, list, show and diff report.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/load_training_state.hpp"
 
 #include <ATen/core/Tensor.h>

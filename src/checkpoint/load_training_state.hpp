@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loading of a checkpoint folder, ours or the reference's, on any number of ranks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Manifest of a checkpoint: accel_manifest.json, which is written last and lists all other files with their sizes and
 // hashes. Reading it needs no LibTorch.
 #pragma once

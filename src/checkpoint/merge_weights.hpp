@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes one file of the weights of a model that several ranks wrote in parts.
 #pragma once
 

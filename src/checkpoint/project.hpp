@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Project: names the checkpoints of a program by their number, and removes the oldest.
 #pragma once
 

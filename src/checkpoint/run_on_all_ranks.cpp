@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/run_on_all_ranks.hpp"
 
 #include <charconv>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a step on every rank and agrees on whether it succeeded everywhere.
 #pragma once
 

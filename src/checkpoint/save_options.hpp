@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The options of a save: those of the application, and what the training adds.
 #pragma once
 

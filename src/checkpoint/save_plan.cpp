@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/save_plan.hpp"
 
 #include <ATen/core/Tensor.h>

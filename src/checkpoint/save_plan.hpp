@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plan of a save: the files that this rank writes. It is made once, of what all ranks that share the folder have.
 // The list of the first of them counts: states that it lacks or leaves out are not saved.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Saving of a training state by several ranks, in parallel, as a folder that is complete or not there.
 #pragma once
 

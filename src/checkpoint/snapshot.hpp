@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Snapshots: copies of nested values, made at the speed of memory, which are written while the originals change.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training state: everything that a training run of several ranks needs to continue, as named trees of values.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The questions of `accel config`, in the order of the reference's.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arguments of one command: options, then the rest, with the help and the errors of all commands.
 #pragma once
 

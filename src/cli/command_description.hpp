@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Commands as data, for completions and manual pages: every command prints itself when its only argument is kDescribe.
 #pragma once
 

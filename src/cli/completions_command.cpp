@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/completions_command.hpp"
 
 #include <cstdio>

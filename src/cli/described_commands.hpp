@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Commands of the program with their options, as they describe themselves.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exit statuses of the program `accel` and of those that it starts.
 #pragma once
 

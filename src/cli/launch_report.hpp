@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reports that are shown instead of starting something: the plan of `accel launch` and its options, the report of
 // `accel env`.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program `accel`: it starts and watches the processes of a job. It loads neither LibTorch nor libaccel, so that it
 // costs a millisecond.
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The hidden command `accel manual`, with which the build makes the manual pages.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The options of the commands of accel-models. `accel` has them, too: it shows their help without loading LibTorch.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An option as it is written on the command line and in the help.
 #pragma once
 

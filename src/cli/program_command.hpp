@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A command of the program `accel`, and a list of them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Questions on a terminal, each with its default; an answer that cannot be is asked for again.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One collective or message on bare tensors, as it is posted to a group.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Error of a collective. Header only: backend plugins throw it without a symbol of libaccel.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kinds of collectives and messages: what all parts of the engine, and its plugins, know of a kind by itself.
 #pragma once
 

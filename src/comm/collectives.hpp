@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives on trees of tensors and on plain values. @accelerate utils.operations
 #pragma once
 

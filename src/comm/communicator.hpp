@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Communicator: a group of ranks and its collectives on tensors.
 #pragma once
 

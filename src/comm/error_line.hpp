@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Describes an exception in one line. Header only: backend plugins use no symbol of libaccel.
 #pragma once
 

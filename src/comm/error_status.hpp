@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Status of an exception of any class, by which ranks tell each other of it, and callers are told.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Subgroups: communicators of a part of another one's ranks, formed through its store.
 #pragma once
 

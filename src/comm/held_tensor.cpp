@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies the tensor of one rank to ranks that know neither its shape nor who has it.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>

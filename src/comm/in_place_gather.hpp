@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // In-place gather: an all_gather that leaves the tensors where they are, in memory that the ranks of a host map.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Job ranks: the numbers in the job that the ranks of a group have, by which errors name them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Late failures: those of calls that only a device waits for. No thread of the application does, so the next call of
 // the group tells, or the next wait for the device.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device mesh: the ranks of a job as a grid whose axes are kinds of parallelism, as PyTorch's
 // torch.distributed.device_mesh.
 #pragma once

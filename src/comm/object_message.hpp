@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Serialisation of values that are sent to other ranks. It is pure data: decoding never runs code. Not a file format:
 // all ranks of a job have the same version of the library and byte order.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/posting_order.hpp"
 
 #include <utility>

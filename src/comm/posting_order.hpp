@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Posting order of a group's calls, which must be the same on all ranks. A call of several rounds keeps its turn until
 // its last round is posted; calls made meanwhile are posted after it.
 #pragma once

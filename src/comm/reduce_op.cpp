@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/reduce_op.hpp"
 
 #include "base/error.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversion of reductions to c10d's ReduceOp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedule of a call in rounds of collectives: those of a round are posted together, and their results determine the
 // next round (Hoefler, Lumsdaine and Rehm, "Implementation and performance analysis of non-blocking collective
 // operations for MPI", 2007).

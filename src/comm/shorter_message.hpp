@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shorter message: a receive that takes fewer bytes than it has memory for, so that the sender may say something else.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Coalescing of small tensors: those of a tree are sent as one message for each operation and, if reduced, dtype.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work: the handle of an asynchronous call, with its result or error, and callbacks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The open works of a state: calls that are running, and callbacks that have not run yet.
 #pragma once
 

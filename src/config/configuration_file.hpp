@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Configuration file: YAML or JSON with values of options, which come after the environment and before the defaults.
 //
 //   mixed_precision: bf16        # fields of accel_state_options_t

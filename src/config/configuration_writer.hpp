@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes configuration files of `accel launch` in the form of the reference's.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Translates DeepSpeed's settings and its JSON: sharding by ZeRO's stages, accumulation, clipping.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The keys of DeepSpeed's configuration, and which of them change nothing here.
 #pragma once
 

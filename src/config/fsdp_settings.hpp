@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Settings of sharding as they hold for a model: of the call, the environment and the configuration file, with the
 // defaults that depend on other settings.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Storage for texts and structs that options structs point to.
 #pragma once
 

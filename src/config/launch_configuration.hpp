@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The configuration file of `accel launch`, as the reference's classes hold it: names of older versions are converted,
 // what is not written has its default.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Options structs in memory of the caller, for languages without struct layouts.
 #pragma once
 

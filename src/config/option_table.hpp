@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Option tables: the fields of the options structs with what their comments in include/accel.h specify. Written by
 // tools/apigen; docs/conventions.md has the form of the comments.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values of options as text: from environment variables and the command line.
 #pragma once
 

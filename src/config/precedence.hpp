@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Precedence of option values: explicit call > environment > configuration file > default. For all structs, those of
 // the header and the engine's settings (config/generated/settings/).
 #pragma once

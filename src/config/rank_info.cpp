@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "config/rank_info.hpp"
 
 #include <initializer_list>

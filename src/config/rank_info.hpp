@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process's rank and the number of processes, from the environment of torchrun, MPI (Open MPI, MPICH/PMI, MVAPICH)
 // or Slurm.
 #pragma once

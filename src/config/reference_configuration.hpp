@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Configuration files of the reference, as its questionnaire writes them: what their names (config/reference_names.hpp)
 // mean to the library.
 //

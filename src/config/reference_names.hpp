@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The names in configuration files of the reference, as its questionnaire and its classes have them: which values they
 // take, what holds without them, and which option of the library they are.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Setting: a value with its source (call, environment, file or default), for explanations; see config/precedence.hpp.
 #pragma once
 

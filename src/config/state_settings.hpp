@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Settings of a state, resolved by config/precedence.hpp.
 #pragma once
 

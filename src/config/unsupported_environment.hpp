@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks for features of Accelerate that the environment asks for and this version lacks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A YAML or JSON document as a tree, with the lines for messages. Files of strangers are read: size, depth and what
 // aliases expand to are limited.
 #pragma once

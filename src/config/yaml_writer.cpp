@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // print_yaml(): the form of the reference's own files, so that both read what the other wrote.
 #include <yaml.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A share of a loader's batches: which of them it reads, how many there are, and where an epoch begins. This one is
 // all batches.
 #pragma once

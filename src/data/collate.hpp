@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collation: the items of a batch become one value. @accelerate torch.utils.data.default_collate
 #pragma once
 

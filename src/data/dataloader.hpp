@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The application's loader: batches of a dataset or an iterable dataset. @accelerate torch.utils.data.DataLoader
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Map-style datasets: items by index. Several threads read at once, so reading changes nothing. @accelerate
 // torch.utils.data.Dataset
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/device_copy.hpp"
 
 #include <utility>

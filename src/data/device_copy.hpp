@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies batches to a device, asynchronously where the device has streams.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/item_structure.hpp"
 
 #include <algorithm>

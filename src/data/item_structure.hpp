@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Structured items: maps where the parts have names, else lists. The mask of a padded part is stored under
 // "<name>_mask", or after the part.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Datasets that can only be iterated over, without access by index. @accelerate torch.utils.data.IterableDataset
 #pragma once
 

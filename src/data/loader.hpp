@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Iterates over batches, epoch after epoch: what DataLoader and PreparedDataLoader have in common.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arguments of a loader: the data, its order, and how batches are made. @accelerate torch.utils.data.DataLoader
 #pragma once
 

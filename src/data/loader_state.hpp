@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state_dict of a loader: its position in an epoch.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the batches of a source, on threads ahead of time where that pays.
 #pragma once
 

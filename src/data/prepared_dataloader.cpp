@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/prepared_dataloader.hpp"
 
 #include <utility>

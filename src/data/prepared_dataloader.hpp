@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank's share of a DataLoader's batches, on its device. @accelerate DataLoaderShard, DataLoaderDispatcher
 #pragma once
 

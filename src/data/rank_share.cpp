@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/rank_share.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank's share of the batches: each rank reads its own, or rank 0 reads for all.
 #pragma once
 

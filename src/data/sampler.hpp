@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Samplers: the order in which items are read. @accelerate torch.utils.data.Sampler
 #pragma once
 

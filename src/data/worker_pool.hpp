@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A pool of worker threads that read numbered batches ahead, which are taken in order.
 #pragma once
 

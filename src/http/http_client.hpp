@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests over HTTP(S) through libcurl, which is loaded when the first client is made.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON documents as values, without loss: members keep their order and duplicate keys, and numbers all their digits.
 // Lack of memory is std::bad_alloc. cJSON parses: see [Note: JSON through cJSON].
 #pragma once

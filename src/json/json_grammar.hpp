@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks of JSON documents that cJSON does not make, and values that it would lose.
 #pragma once
 

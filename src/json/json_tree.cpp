@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON values from cJSON's nodes; the only file that uses cJSON.
 #include <cJSON.h>
 

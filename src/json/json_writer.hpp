@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes a JSON document part by part, without a tree of it in memory.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/cached_results.hpp"
 
 #include "base/error.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kept results: those of matmuls, convolutions and attention in a forward that will be computed again, which takes them
 // instead of computing them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/class_scores.hpp"
 
 #include <ATen/TensorOperators.h>

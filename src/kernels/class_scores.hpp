@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Class scores: the softmax of a cross entropy's scores, by our kernels on the CPU and by LibTorch's operators on other
 // devices. Where the ranks of a group have some classes each, the sums of a row are joined by one collective (Shoeybi
 // et al., "Megatron-LM", 2019, section 3).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compute policy of a thread: whether LibTorch's operators use our kernels and our memory. LibTorch is shared with the
 // application, whose own work keeps LibTorch's kernels and memory: our replacements act only inside of our calls.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/cross_entropy_chunks.hpp"
 
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fused linear cross entropy: the loss of a linear layer's class scores, which are computed for one chunk of rows at a
 // time and never stored as a whole. Gradients are computed from a chunk's scores while they exist. The idea is that of
 // Cut Cross-Entropy (Wijmans et al., 2024) and of the Liger kernels (Hsu et al., 2024).

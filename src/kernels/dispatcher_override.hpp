@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Overrides of LibTorch's operators in its dispatcher. They run after autograd and autocast and before the kernels of
 // the device: on the key BackendSelect, which every call passes, and on which only factory functions have kernels.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Format dispatch: calls a kernel with the number type (stored_number.hpp) of a format. For kernels that are compiled
 // once for each instruction set.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/gelu_dispatch.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GELU (Hendrycks and Gimpel 2016, https://arxiv.org/abs/1606.08415) and its backward, exact and by tanh. The source is
 // compiled once for each instruction set, see kernels.hpp.
 #pragma once

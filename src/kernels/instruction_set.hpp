@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Selects at run time the copy of a kernel for the best instruction set of the processor.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parallel loop on the threads of LibTorch.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Root mean square norm of the last axis in one pass on the CPU, for calls that need no gradient. LibTorch composes it
 // of eight operators, which take longer than the numbers of a token.
 #pragma once

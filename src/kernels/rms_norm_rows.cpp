@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled several times with different instruction sets (see meson.build and stored_number.hpp).
 #include "kernels/rms_norm_rows.hpp"
 

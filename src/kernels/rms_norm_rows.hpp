@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Root mean square norm of rows. The source is compiled once for each instruction set, see kernels.hpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/row_losses.hpp"
 
 #include <ATen/TensorOperators.h>

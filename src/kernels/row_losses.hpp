@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Row losses: what the cross entropy of rows and its slopes are, by the sums over their class scores.
 #pragma once
 

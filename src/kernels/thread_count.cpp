@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/thread_count.hpp"
 
 #include <ATen/Parallel.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Number of threads of LibTorch's operators.
 #pragma once
 

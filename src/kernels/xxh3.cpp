@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/xxh3.hpp"
 
 #include "kernels/instruction_set.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The hash XXH3 with 64 bits. Its source is compiled once for each instruction set, see kernels.hpp: with the widest
 // registers it is three times as fast as with those that every processor has, and the values are the same.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled several times with different instruction sets (see meson.build); the library is one header.
 #define XXH_INLINE_ALL
 #if defined(__GNUC__) && !defined(__clang__)

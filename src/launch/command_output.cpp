@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "launch/command_output.hpp"
 
 #include <fcntl.h>

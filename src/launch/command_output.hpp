@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Captures the stdout of another program, for questions that may go wrong.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "launch/environment_report.hpp"
 
 #include <dlfcn.h>

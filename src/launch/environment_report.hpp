@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Describes this machine for a bug report: hardware, limits, libraries, interpreters, configuration, variables.
 #pragma once
 

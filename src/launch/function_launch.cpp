@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "launch/function_launch.hpp"
 
 #include <fcntl.h>

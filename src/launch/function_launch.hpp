@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FunctionLaunch: a function of this program runs in several processes of it. The signals of the program are left
 // alone, and nothing is written.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Job: one attempt of the ranks of this host, from their start to the end of the last one. Whoever has it polls, and
 // may end it early and start another one.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The end of a job that the launcher has asked for: by which signal, since when, and until when ranks may still run.
 #pragma once
 

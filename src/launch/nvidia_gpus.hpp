@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Describes the NVIDIA GPUs of this machine without a library of NVIDIA, and without starting one.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Log sinks: where the messages of loggers, and the library's own, are written.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loggers: messages of the program, with the rank. @accelerate logging
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Progress bars: count what a loop does, and show it as a line. @accelerate utils.tqdm
 #pragma once
 

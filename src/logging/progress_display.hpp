@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a progress bar is shown: by a function, in a line of the terminal, or in lines below each other where stderr is
 // not a terminal.
 #pragma once

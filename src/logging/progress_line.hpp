@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The line of a progress bar.
 #pragma once
 

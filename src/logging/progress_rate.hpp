@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rate of a count: it follows changes, and one slow step does not make it jump.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "logging/terminal.hpp"
 
 #include <sys/ioctl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The terminal on stderr: the lines of open progress bars stay at its end, and what is logged appears above them.
 #pragma once
 

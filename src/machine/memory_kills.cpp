@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "machine/memory_kills.hpp"
 
 #include <fstream>

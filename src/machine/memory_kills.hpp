@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many processes the kernel has killed because memory was missing, as far as it says so.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads what NVIDIA's driver says about itself and its GPUs from files, which needs no library of NVIDIA.
 #pragma once
 

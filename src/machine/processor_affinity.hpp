@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which processors a rank should use: those of the NUMA node that its GPU is at, or a fair share of the physical cores.
 // Reads the kernel's files under /sys; `root` is "" for the system's own.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Processors of this process: their number, and instructions for bfloat16.
 #pragma once
 

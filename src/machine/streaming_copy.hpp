@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streaming copy with non-temporal stores, which bypass the caches: the destination is not read before it is written.
 #pragma once
 

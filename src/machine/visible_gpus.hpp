@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The NVIDIA GPUs that processes started here may use, from what the driver says in files: no library of NVIDIA is
 // needed.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Call hooks of a module: functions that run before and after its forward and its backward.
 #pragma once
 

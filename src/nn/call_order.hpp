@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Call order: records the calls of a model's blocks. It predicts which blocks a forward uses next, by the forward
 // before (the first is expected in the order of registration), and which ones a backward uses next, by the reverse
 // order of the forwards that it belongs to.

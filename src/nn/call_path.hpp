@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Call path: the modules whose calls are under way on this thread, so that an error can name the innermost one.
 #pragma once
 

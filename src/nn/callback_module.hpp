@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Callback module: a module whose forward is a function of the application.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Creation device: where new parameters and buffers are made, in a scope of a thread. For models without memory (on the
 // device meta), and for models that are made where they are used.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Deferred products: gradients of weights that backward does not compute, but keeps what they need, so that they can
 // be computed when nobody waits for another gradient: the second half of a backward in zero-bubble pipelines (Qi et
 // al., "Zero Bubble Pipeline Parallelism", 2023).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Initial values of tensors that were made without memory: what their layers would have filled them with.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operator accel::linear_cross_entropy: checks arguments, and adds autograd and autocast to the kernel.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Module: call(), which runs the hooks (sharding, offload, autocast, profiling) and the forward, and the tree of its
 // children.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of modules: runs the hooks around the forward and the backward.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Module chain: a model as a chain of parts, each of which gets the output of the part before it. Pipelines cut it.
 #pragma once
 

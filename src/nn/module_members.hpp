@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Module members: what a module itself has under a name, which is a parameter with its placement, a buffer or a child.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Modes of a module and all inside it: training, dtype, device; and the search for one inside it.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models of shapes alone, on the device meta and without a forward: for estimates of models that need not fit.
 #pragma once
 

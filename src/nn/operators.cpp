@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/operators.hpp"
 
 #include <ATen/core/dispatch/Dispatcher.h>

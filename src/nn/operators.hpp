@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Registration of the library's own operators in LibTorch's dispatcher.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Placements of the parameters of a module, or of several, by the parameter.
 #pragma once
 

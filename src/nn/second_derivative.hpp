@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Second derivatives that an operator has not.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // State dicts of modules.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tied parameters: one tensor that a model has under several names.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TorchScript modules: models that were saved with torch.jit.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weight store: has the values of a module's tensors while the module does not use them (offload).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Application optimizer: an optimizer that the application implements, which the engine prepares, steps and saves.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LOMO (Lv et al., 2023): fused backward and update, so that only one gradient exists at a time.
 #pragma once
 

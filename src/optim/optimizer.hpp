@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizer: the interface of all optimizers. Wrappers, such as the accelerator's, derive from it too.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizer of parameter groups: manages groups, gradients, the state of each parameter and the state dict. An update
 // rule computes the updates.
 #pragma once

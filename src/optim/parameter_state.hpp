@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // State of parameters: its creation, and its form in state dicts, which is that of torch.optim.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Settings (hyperparameters) of an optimizer: a table for each kind, used to check values and to read and write state
 // dicts.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Update recording: the numbers of the host in updates that a device records and does again. Optimizers count steps and
 // compute rates on the host; a recorded update reads them on the device, where they are written before each time.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Background threads of the library.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "os/bus_error_guard.hpp"
 
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading a mapped file that became shorter: an error instead of the signal SIGBUS, which would end the process.
 #pragma once
 

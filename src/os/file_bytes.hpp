@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bytes of a file: a large file is mapped, so that it may exceed memory; a small one is read, because the number of
 // mappings of a process is limited, and thousands of them cost more than reading.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "os/host_name.hpp"
 
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The name of this host, for reports that name where a rank runs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Interruption of waits for other ranks by the application, for example after Ctrl-C.
 #pragma once
 

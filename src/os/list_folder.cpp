@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "os/list_folder.hpp"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lists the contents of a folder. std::filesystem's iterators would end the process on a lack of memory.
 #pragma once
 

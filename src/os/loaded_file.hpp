@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The files that the dynamic linker has loaded into this process.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "os/mapped_file.hpp"
 
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A memory-mapped file. The mapping is private: writing to it does not change the file.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the library's plugins, which are shared libraries beside it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pauses between polls of what ends soon or takes long: the first ones only yield the processor.
 #pragma once
 

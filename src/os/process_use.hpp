@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether this process has used the library, or was forked off one that had.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads lines of a stream; a lack of memory is std::bad_alloc. Header only: backend plugins use no symbol of libaccel.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file that is written chunk by chunk and appears as a whole, or stays as it was.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work that other threads are in while one ends the process.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "os/socket_address.hpp"
 
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Addresses of TCP and UDP sockets, of IPv4 and IPv6.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A folder of its own below that for temporary files, which goes with all that is in it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fp8 estimate: the memory of the weights that a training casts to 8-bit floating point.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fp8 gather: which weights a sharded model gathers in 8-bit floating point, and how they are cast.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient buffer: the gradients of a model in a few flat tensors, the buckets. Each bucket is exchanged as soon as it
 // is complete, while other gradients are still computed (Li et al., "PyTorch Distributed", VLDB 2020).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/gradient_check.hpp"
 
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient check: finds parameters that ranks along an axis of the mesh store as a whole, although each rank computes
 // only its part of their gradient.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient exchange: what can be set about the exchange of a model's gradients with other ranks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory estimate: what training a model takes on each rank, from the shapes of its parameters. Each kind of
 // parallelism follows its own steps.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parallel model: the interface of all kinds of model parallelism. Prepared models, accumulation, clipping,
 // checkpoints, local SGD and uneven inputs use it, and know none of the kinds.
 #pragma once

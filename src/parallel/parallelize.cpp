@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chooses the kind of parallelism; the only source above the kinds that knows them.
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameter parts: a model of whose parameters each rank stores parts outside of forwards and backwards.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pipelined forward: a batch passes through the stages of a model without gradients, chunk by chunk, so that all stages
 // compute at once.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Placed parameters: the parameters of prepared models of which each rank stores a part, and what their ranks do
 // together: gather them, clip their gradients, agree on a step. Placements say which ranks these are, whatever kind of
 // parallelism has made the parts.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/same_plan.hpp"
 
 #include <ATen/core/ivalue.h>

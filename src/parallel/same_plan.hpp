@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Same plan: ranks agree on how they split a model, before any of them waits for another one.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sequence split: the ranks of a group have parts of the positions of each sequence, and attend to all of them.
 #pragma once
 

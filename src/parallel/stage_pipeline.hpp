@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stage pipeline: trains a model in micro-batches, whose stages the ranks along the axis pipeline of the mesh have. One
 // rank has all of the model.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Strategies: kinds of parallelism and other changes of a prepared model, which compose. Each is applied to a module
 // with its ranks and settings. Some change the module in place, by hooks and placements of its parameters; the last one
 // puts a model around it, which exchanges gradients.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/sync_module_states.hpp"
 
 #include <c10/core/DeviceType.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Synchronization of module states: gives all ranks the same parameters and buffers, as DDP does at its start.
 #pragma once
 

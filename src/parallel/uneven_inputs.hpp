@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Uneven inputs: ranks without inputs take part in the collectives of the others until all are done. As
 // torch.distributed.algorithms.Join, but here every rank also knows which forward the others run next.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activation casts: the latest casts of activations to half precision under autocast. Products that read the same
 // activation, such as those for attention's query, key and value, share its cast; each has its own in the graph, so
 // that gradients are added as without sharing.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "config/generated/settings/prepare/autocast.hpp"
 #include "config/generated/choices/precision.hpp"
 #include "precision/autocast.hpp"

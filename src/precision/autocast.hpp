@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Autocast guard: operators in its scope run in the precision of LibTorch's autocast lists.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Autocast weight cache: keeps the half-precision casts of a model's weights from one forward to the next. A forward
 // under autocast reuses the cast of an unchanged weight, and an optimizer can write the cast in the pass that updates
 // the weight.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The recipe of mixed precision fp8: which linear layers compute in 8 bits, and where their scales come from.
 #pragma once
 

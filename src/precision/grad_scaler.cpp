@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "precision/grad_scaler.hpp"
 
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient scaler: dynamic loss scaling for float16. The loss is multiplied before backward so that small gradients do
 // not underflow, gradients are divided before the step, and steps with infinite gradients are skipped (Micikevicius et
 // al., "Mixed Precision Training", 2018). The scale evolves as in torch.amp.GradScaler.

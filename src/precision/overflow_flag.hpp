@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Overflow flag: whether gradients have infinities or NaN. Work of their device reads it there, and the host hears of
 // it when the device has got that far.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The profile that `accel profile` has a program make of itself, without a change of the program.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "profile/clock_offset.hpp"
 
 #include <ATen/core/Tensor.h>

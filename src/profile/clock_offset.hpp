@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far the clocks of the ranks' hosts are apart.
 #pragma once
 

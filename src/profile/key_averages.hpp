@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators and spans by name.
 #pragma once
 

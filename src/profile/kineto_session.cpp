@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "profile/kineto_session.hpp"
 
 #include <c10/util/Logging.h>

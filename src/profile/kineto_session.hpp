@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One recording of Kineto, LibTorch's profiler.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "profile/profile_recorder.hpp"
 
 #include "base/tick_clock.hpp"

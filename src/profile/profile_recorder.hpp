@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Records one cycle of a profile at a time: LibTorch's events, and the spans of the library.
 #pragma once
 

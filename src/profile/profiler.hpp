@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Profiler: records the steps of a schedule.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of traces: what Kineto wrote, with our spans and what the rank says of itself.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures of a run as they are embedded in the page.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "report/json_elements.hpp"
 
 #include "base/error.hpp"

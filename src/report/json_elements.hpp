@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Splits a JSON document that is an object or a list, read in chunks, into its elements. Only one of them is in memory:
 // a document of any size can be read.
 #pragma once

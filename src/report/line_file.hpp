@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lines of a file that may still grow, read in chunks: of a file of any size, one line is in memory.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Serves the page of a report while the runs go on.
 #pragma once
 

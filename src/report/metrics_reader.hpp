@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Puts the lines of metrics.jsonl into a run.
 #pragma once
 

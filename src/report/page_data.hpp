@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes the content of the page as JSON: the parts of a report that are newer than a given version.
 #pragma once
 

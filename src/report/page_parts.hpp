@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of the page that do not depend on what it shows; embed_page.py writes them from page.html, page.css and the
 // scripts.
 #pragma once

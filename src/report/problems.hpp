@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts what could not be read by file and kind, and keeps the first message of each kind.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The runs below some folders, as far as their files have been read.
 #pragma once
 

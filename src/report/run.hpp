@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The data of one run. Each part says in which version of the report it was read, so that a page that is open needs
 // only what is newer.
 #pragma once

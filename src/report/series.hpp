@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The values of one name over the steps of a run, in bounded memory.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text of files that may be long.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Summarizes the traces of a run: time by kind and rank, the costliest operators, and a few steps in detail.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "state/batch_loop.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A loop over batches that the application reads itself: what gradient accumulation and metrics know of it.
 #pragma once
 

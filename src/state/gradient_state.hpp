@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient state: the progress of gradient accumulation, and the active loader.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Main process first: the main process runs a section before the others. @accelerate main_process_first
 #pragma once
 

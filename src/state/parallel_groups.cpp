@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "state/parallel_groups.hpp"
 #include "config/generated/settings/state/state.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parallel groups: the device mesh of a state's ranks, and the groups along its axes that train one model together.
 #pragma once
 

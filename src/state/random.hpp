@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Seeding of random generators, and their synchronization over the ranks. @accelerate utils.random
 #pragma once
 

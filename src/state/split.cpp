@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "state/split.hpp"
 
 #include <ATen/core/Tensor.h>

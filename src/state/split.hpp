@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Splits work between the ranks. @accelerate PartialState.split_between_processes
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // State of a process in the job (PartialState of Accelerate): its rank, device, settings and communicator.
 #pragma once
 

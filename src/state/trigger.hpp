@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trigger: a flag that any rank may set and all ranks check together, as set_trigger() of Accelerate's Accelerator.
 #pragma once
 

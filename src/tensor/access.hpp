@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Access to single tensors, with checks that have errors for users of the library.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes as a value, a kind that LibTorch lacks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DLPack: exchange of tensors between array libraries without a copy.
 #pragma once
 

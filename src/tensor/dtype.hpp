@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Table of dtypes: the numbers of the C API, LibTorch's types, names, and the names in safetensors files.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An element type as a nested value: LibTorch has no kind of value for it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Externally aliased storage: memory whose address the application has, because it is its own or was exported. It may
 // write there at any time without changing a tensor's version.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors in files, for what need not be in RAM.
 //
 // Note: why files are mapped. The memory of such a tensor is a shared mapping of a file without a name. The kernel

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tells whether an exception means that memory is missing. Header only: backend plugins use no symbol of libaccel.
 #pragma once
 

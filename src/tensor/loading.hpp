@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loading from mapped files into objects that exist, without a second copy of them in memory.
 #pragma once
 

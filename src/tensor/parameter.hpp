@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameter of an operator: converts an argument to the type of the schema. The schema is read once, when the operator
 // is found; a call only switches on an enumeration.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Placement: which part of a tensor this rank stores, while ranks along some axes of the mesh store other parts.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gives a tensor other data, of any shape, dtype and device.
 #pragma once
 

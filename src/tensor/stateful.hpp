@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stateful: an object whose state can be saved and loaded as a tree of values.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors in chunks: how the state of a model or optimizer that is sharded over the ranks is saved and loaded.
 //
 // In a state that is saved, a tensor may be a TensorChunk: the part of a larger tensor that this rank stores. In a

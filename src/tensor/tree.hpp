@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions on nested values: trees of lists, tuples and maps whose leaves are tensors, numbers, strings. @accelerate
 // utils.operations
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tensor/tree_json.hpp"
 
 #include <ATen/core/Dict.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nested values as JSON, and back.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chats as text: what a template gets, and which one it is.
 #include <algorithm>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decodes the ids since the latest text twice, alone and with the new ones: the difference is new. A few ids are
 // decoded again each time, because what one of them adds depends on the ids before.
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C side of the plugin libaccel_tokenizers.so, whose other side is tokenizers/src/lib.rs. Functions return 0, or a
 // PluginFailure after they have written an error. Texts need not end with a NUL, and live as long as a call.
 #pragma once

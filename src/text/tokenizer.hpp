@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenizers: text to token ids and back, and chats as text. The plugin libaccel_tokenizers.so does the work; what
 // other files of a model's folder say beside tokenizer.json is read here. Needs no LibTorch.
 #pragma once

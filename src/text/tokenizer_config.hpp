@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The files beside a tokenizer.json say: special tokens, sides, chat templates.
 #pragma once
 

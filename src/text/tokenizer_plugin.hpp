@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A vocabulary of the plugin libaccel_tokenizers.so, which is loaded when the first one is made.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Key averages of a profile as a table for people.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Spans: what the library does when, on all its threads, for traces. Off by default: one load of a flag.
 #pragma once
 

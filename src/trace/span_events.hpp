@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Spans as events of a Chrome trace.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Step times: the time of training steps by parts.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Joins the Chrome traces of ranks.
 #pragma once
 

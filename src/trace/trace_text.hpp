@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads Chrome traces event by event, without a tree of them all: they may have hundreds of megabytes.
 #pragma once
 

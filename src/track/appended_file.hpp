@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file that is appended to, with what could not be written yet in memory. A file that somebody removes is made anew.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The trackers that the program brings: those that it has added, and those of them that run here.
 #pragma once
 

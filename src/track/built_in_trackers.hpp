@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The trackers that this library has, by name.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tracker "csv": metrics.csv, a row a step. Values of one step that come within one interval share a row.
 #pragma once
 

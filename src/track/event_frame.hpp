@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The frames of TensorFlow's record files: length, its checksum, content, its checksum.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tracker "jsonl": metrics.jsonl, an object a line, which `accel report` reads.
 #pragma once
 

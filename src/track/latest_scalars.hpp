@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The latest scalar of each name that was logged; at most some thousand names. Any thread may ask.
 #pragma once
 

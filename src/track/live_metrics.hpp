@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Live metrics: the latest step report and scalars of a rank, as text for Prometheus.
 #pragma once
 

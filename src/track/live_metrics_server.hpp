@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Serves live metrics at http://HOST:PORT/metrics, through the plugin libaccel_http.so.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Messages in the wire format of Protocol Buffers, as far as event files need it. Fields that have their default are
 // left out.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A record: what one call logs. Names and texts are stored in one text, so that a record that is used again allocates
 // nothing.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where records are written: the part of a built-in tracker that the writing thread has.
 #pragma once
 

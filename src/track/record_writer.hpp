@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The thread that writes records to sinks. Callers only copy: two lists change places, so that neither is allocated
 // again.
 #pragma once

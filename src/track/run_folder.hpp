@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The folder of a run: its name, and the lock that keeps other processes out.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Step reports: where the time of training steps goes, of one rank and of all.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tracker "tensorboard": event files that TensorBoard shows.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Throughput: the tokens that a rank trains with, and what they cost.
 #pragma once
 

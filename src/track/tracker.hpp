@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tracker, as the program has it in hand.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trackers of a run: starts them, and hands them what is logged. Called by one thread at a time, but for
 // latest_scalars().
 #pragma once

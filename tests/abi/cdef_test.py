@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """api/accel.cdef is C without a preprocessor, has all of the header, and LuaJIT works with it where it is installed.
 
 usage: cdef_test.py SOURCE_ROOT LIBRARY COMPILER...

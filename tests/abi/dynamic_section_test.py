@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What the installed library and plugins ask of the dynamic linker: which libraries they need, and where it looks for them.
 
 usage: dynamic_section_test.py BUILD LIBTORCH MESON

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a program does with the library in a day. The functions give 0, or 1 after a line on standard error that says
  * which call failed; they use no test framework, because some run in other processes. */
 #ifndef ACCEL_EVERYDAY_WORK_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The library exports the functions of the header and nothing else.
 
 usage: exported_symbols_test.py SOURCE_ROOT LIBRARY [ARCHIVE]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* After fork(): a child of a process that had used the library is refused everything but exec(), and nothing hangs. */
 #define _POSIX_C_SOURCE 200809L
 #include <setjmp.h>

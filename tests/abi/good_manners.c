@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loading the library, working with it and releasing everything changes nothing of the process that is not the
  * library's.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compiles each header alone, in each language version that it promises, by gcc and clang; every warning is an error.
 
 usage: header_alone_test.py SOURCE_ROOT

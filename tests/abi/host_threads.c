@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A host with threads of its own: exit() while some are inside of the library, how many threads compute, small stacks.
  */
 #define _POSIX_C_SOURCE 200809L

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Links nothing of the library: loads it as an interpreter does, finds every function of the header, and uses some.
  *
  * usage: loading LIBRARY */

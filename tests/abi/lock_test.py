@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """tools/api_lock.py and the test of released symbols, on made-up descriptions and libraries.
 
 usage: lock_test.py SOURCE_ROOT

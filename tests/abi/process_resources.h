@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a process holds of the system, and what would grow if something were not given back. */
 #ifndef ACCEL_PROCESS_RESOURCES_H
 #define ACCEL_PROCESS_RESOURCES_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares the library with the symbols of releases that have the same ABI, by abidiff.
 
 usage: released_symbols_test.py SOURCE_ROOT LIBRARY

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """No object of ours runs code when it is loaded.
 
 usage: static_constructors_test.py ARCHIVE_OR_FOLDER...

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs each command of bench/run in small: commands_test.py BENCH_RUN BUILD_FOLDER"""
 
 import importlib.machinery

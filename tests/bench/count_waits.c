@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Preloaded into a benchmark: counts how often it waits for its device, and says so at its end. */
 #define _GNU_SOURCE
 #include <accel.h>

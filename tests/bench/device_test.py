@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Workloads on the simulated device: device_test.py BENCH_RUN BUILD_FOLDER COUNT_WAITS
 
 They compute on the device that is asked for, and wait for it in each sample. COUNT_WAITS is the library that counts that.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the workload roofline counts, on operators whose work is known.
 #include "operator_profile.hpp"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs bench/run roofline in small: roofline_test.py BENCH_RUN BUILD_FOLDER"""
 
 import json

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What every program of this folder begins with: CMocka, the header, and assertions on statuses and messages. */
 #ifndef ACCEL_CAPI_TEST_H
 #define ACCEL_CAPI_TEST_H

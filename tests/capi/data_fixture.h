@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the programs about data share: files, items as JSON, and a dataset of numbers. */
 #ifndef ACCEL_DATA_FIXTURE_H
 #define ACCEL_DATA_FIXTURE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A new folder for each test. A program that includes this defines _POSIX_C_SOURCE first, for mkdtemp(). */
 #ifndef ACCEL_FOLDER_FIXTURE_H
 #define ACCEL_FOLDER_FIXTURE_H

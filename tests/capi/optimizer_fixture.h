@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the programs about optimizers share: a module of one parameter, its gradient, and comparisons of numbers. */
 #ifndef ACCEL_OPTIMIZER_FIXTURE_H
 #define ACCEL_OPTIMIZER_FIXTURE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls every function that takes pointers with wrong ones. `null_pointers`: each argument that may not be NULL is NULL
  * in turn. `wrong_handles`: each handle is one of another kind, and one that was released. `immense_counts`: each array
  * has more items than any memory holds. The functions and what they take are the rows of generated/swept_functions.inc;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 10: a training loop, accumulated, clipped, saved and resumed bit for bit. */
 #define _POSIX_C_SOURCE 200809L
 #include "folder_fixture.h"

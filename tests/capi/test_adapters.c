@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 7: adapters of models. tests/engine/adapters_test.cpp compares their numbers with PEFT's. */
 #define _POSIX_C_SOURCE 200809L /* mkdtemp */
 #include "folder_fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 8: an optimizer and a scheduler that the application implements: a count of its updates stands for them. */
 #define _POSIX_C_SOURCE 200809L /* mkdtemp */
 #include "folder_fixture.h"

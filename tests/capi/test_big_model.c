@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 12: loading, dispatch and offload. */
 #define _POSIX_C_SOURCE 200809L
 

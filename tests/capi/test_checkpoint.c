@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 13: files of tensors. */
 #define _POSIX_C_SOURCE 200809L
 

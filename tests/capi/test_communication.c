@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sections 4 and 4a: collectives of one process: what comes back, and what is refused. Several ranks are the matter of
  * tests/distributed. */
 #include "capi_test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Configurations of `accel launch`: reading, writing, explaining. */
 #define _DEFAULT_SOURCE
 #include "folder_fixture.h"

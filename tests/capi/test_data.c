@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 9: datasets and loaders. */
 #define _POSIX_C_SOURCE 200809L /* mkstemp */
 #include "data_fixture.h"

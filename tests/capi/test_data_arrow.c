@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 9: record batches that come over Arrow's C data interface, whose structs a program declares itself. */
 #include "data_fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 9: the program's own datasets and streams, and datasets that are made of others. */
 #include "data_fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 9: datasets of tensors and files. */
 #define _POSIX_C_SOURCE 200809L /* mkdtemp */
 #include "data_fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 12: sizes of models, ties, memories and device maps. */
 #include "capi_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Models whose weights come later, and the generation of tokens. */
 #define _POSIX_C_SOURCE 200809L /* setenv */
 #include "capi_test.h"

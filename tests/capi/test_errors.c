@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 1: version, status, errors, logging, scopes. */
 #define _POSIX_C_SOURCE 200809L /* barriers */
 #include <pthread.h>

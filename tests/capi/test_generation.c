@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 7: tokens that a decoder adds. tests/engine/generation_test.cpp compares the tokens themselves. */
 #define _POSIX_C_SOURCE 200809L /* mkstemp */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Launching from a program: functions in forked processes, and in this program started again. */
 #define _DEFAULT_SOURCE
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Layers: shapes that go in and out, names of parameters, and refused arguments. */
 #include "capi_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 9: what a loader does with items, and how ranks share them. */
 #include "data_fixture.h"
 

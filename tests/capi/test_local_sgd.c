@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 10: local SGD and the hooks that exchange gradients, with one process. tests/distributed has them with
  * several. */
 #include "capi_test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 14: loggers. What sinks write is tested in tests/observe. */
 #define _DEFAULT_SOURCE
 #include <unistd.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 6: losses, by numbers that were computed by hand. */
 #include <math.h>
 

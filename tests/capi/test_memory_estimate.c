@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 10: what training a model takes, before it is prepared. */
 #include "capi_test.h"
 

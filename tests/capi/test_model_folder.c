@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Folders of models, and datasets of the tokens of their tokenizers. */
 #define _POSIX_C_SOURCE 200809L /* mkdtemp */
 #include "data_fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Modules: building, running, hooks, names, state. */
 #define _POSIX_C_SOURCE 200809L
 #include "capi_test.h"

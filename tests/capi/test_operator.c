@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 6: operators and autograd. */
 #include "capi_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 8: optimizers. */
 #include "optimizer_fixture.h"
 

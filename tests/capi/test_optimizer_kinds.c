@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 8: the kinds of optimizers, their settings and precisions, the program's own update, LOMO, closures. */
 #include "optimizer_fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 15, over all options structs: what their fields can be, and what programs of other versions give. */
 #define _POSIX_C_SOURCE 200809L /* mkstemp, setenv */
 

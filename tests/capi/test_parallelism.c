@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 10: operators at the ends of split regions, plans, and split sequences, of one process. Several ranks are the
  * matter of tests/distributed and tests/engine. */
 #include "capi_test.h"

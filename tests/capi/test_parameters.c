@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 10: parameters whose gradients the program computes itself. */
 #include "capi_test.h"
 

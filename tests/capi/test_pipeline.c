@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 10: steps of a model in one stage. Several ranks are the matter of tests/engine. */
 #include <math.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 14: the profiler. */
 #define _POSIX_C_SOURCE 200809L /* mkdtemp */
 

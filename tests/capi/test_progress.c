@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 14: progress bars, through callbacks. What a terminal shows is tested in tests/observe. */
 #include "capi_test.h"
 

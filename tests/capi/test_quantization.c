@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 7: quantized models. tests/engine/quantized_models_test.cpp compares their tensors with those of
  * bitsandbytes. */
 #define _POSIX_C_SOURCE 200809L /* mkdtemp */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 10: memory of an application that is registered as parameters, and one call a step. */
 #include <math.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 14: reports: where the time of a training loop goes. */
 #define _DEFAULT_SOURCE
 #include <unistd.h>

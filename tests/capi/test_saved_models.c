@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Models that Python saved: options of TorchScript, and packages. */
 #include "capi_test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 8: schedulers of learning rates. */
 #include "capi_test.h"
 

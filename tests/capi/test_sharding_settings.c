@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 10: settings of sharding, and of DeepSpeed, whose clipping and accumulation hold for one process as well. */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 3: process control. */
 #define _POSIX_C_SOURCE 200809L
 #include "capi_test.h"

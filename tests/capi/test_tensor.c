@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 5: tensors, and the dtypes and devices of section 2. */
 #include "capi_test.h"
 

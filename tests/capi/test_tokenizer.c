@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tokenizers. tests/engine/tokenizers_test.cpp compares the ids themselves with those of the reference. */
 #include "capi_test.h"
 

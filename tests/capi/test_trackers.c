@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 14: trackers. What they write is looked at by tests/track. */
 #define _POSIX_C_SOURCE 200809L /* mkdtemp */
 #include "capi_test.h"

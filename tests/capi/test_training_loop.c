@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 10: what a loop can ask for besides the plain one: precision, loss scale, counted losses, seeds, searches. */
 #include "capi_test.h"
 

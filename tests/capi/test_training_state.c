@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 13: training states: projects, hooks, generators of the application, and what is in a checkpoint. */
 #define _POSIX_C_SOURCE 200809L
 #include <sys/stat.h>

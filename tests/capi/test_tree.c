@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 2: functions on trees of tensors. */
 #include "tree_fixture.h"
 

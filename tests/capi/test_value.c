@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Section 2: nested values. */
 #include "tree_fixture.h"
 

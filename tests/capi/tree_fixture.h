@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A tree of values, for the tests of section 2. */
 #ifndef ACCEL_TREE_FIXTURE_H
 #define ACCEL_TREE_FIXTURE_H

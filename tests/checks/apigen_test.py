@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """tools/apigen on small headers: each convention that is broken is found, with the file, the line, the rule and an example."""
 
 import json

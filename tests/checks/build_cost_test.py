@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Fails when compiling has become twice as expensive as is recorded here.
 
 usage: build_cost_test.py BUILD_FOLDER LIBTORCH_INCLUDE KIND COMPILER...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The subjects of the last 50 commits: at most 72 letters, a capital letter first, no period at the end.
 
 usage: commit_subjects_test.py SOURCE_ROOT. 77: not a git repository, as in an archive of the sources. Where the history is

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The tables of docs/testing.md are complete: each folder of src/ has a row, with folders of tests that include its headers and
 suites that exist; each suite has a row.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Says whether a source defines a test, in each language of the tests."""
 
 import re

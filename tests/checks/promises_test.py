@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The table of promises of docs/testing.md has each test of this build in one row: those of every run in its second column, those of the
 suites `toolchains` and `thorough` in its third. No row proves its promise in `tools/test.sh --all` only.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every GoogleTest suite of a program runs in exactly one of the tests that are registered for it, and every source is built.
 
 usage: registered_suites_test.py PROGRAM FOLDER NAME=FILTER...

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The scripts that install, build and start, on a system made of fake commands: full disks, no network, interruptions."""
 
 import fcntl

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The tools of tools/, and checks of documents, on small made-up inputs."""
 
 import hashlib

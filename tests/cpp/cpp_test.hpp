@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every test of accel.hpp begins with: the header alone, and a fixture that expects all handles back.
 #pragma once
 

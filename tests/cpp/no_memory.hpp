@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // While one lives, its thread has no memory: operator new fails, also in the library.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """LibTorch's CUDA part is found beside libtorch_cpu.so and loaded before LibTorch decides that there is none, on machines without a GPU.
 
 usage: accelerator_library_test.py PROGRAM LAUNCHER LIBTORCH DRIVER LIBRARY NCCL_FOLDER PROBE PACKAGE REAL_LIBTORCH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Does what its arguments say, in this order, and prints what LibTorch thinks of CUDA then:
 // accelerator_order [STEP...] [/ STEP...]...
 //

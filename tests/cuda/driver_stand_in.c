@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Preloaded: the file $STAND_IN_DRIVER is there, as if a driver had made it, and /dev has what the folder $STAND_IN_DEV
  * has. */
 #define _GNU_SOURCE

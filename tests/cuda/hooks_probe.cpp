@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tells a Python program whether LibTorch has CUDA's own hooks: 1, or 0 for those that only refuse.
 #include <ATen/detail/CUDAHooksInterface.h>
 

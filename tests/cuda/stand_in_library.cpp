@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stands for libtorch_cuda.so on machines without CUDA: registers hooks, and a guard for as many devices as
 // STAND_IN_DEVICES says, which compute nothing.
 #include <ATen/detail/CUDAHooksInterface.h>

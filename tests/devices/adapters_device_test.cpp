@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adapters on a device: what they compute and their gradients equal the CPU, also beside weights that come and go.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Under autocast on a device a weight is cast once for an update, all of them by one kernel, and an activation once;
 // the numbers are those of autocast without any of it.
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which backend sends the tensors of which device. Each test is a process of its own, because a device stays
 // registered.
 #include "comm/backend/backend_names.hpp"

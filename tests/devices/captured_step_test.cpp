@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Captured steps: what a device records and does again equals the steps of a program that records nothing.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loss of a linear layer's scores by chunks on a device: the CPU's numbers, and nothing that the host waits for.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/randint.h>

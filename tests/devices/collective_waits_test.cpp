@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives of a device hold its streams and not the host. What fails late is told all the same. Ranks are threads,
 // each on its device.
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A prepared loader copies batches to a device one batch ahead, beside the computation of the step before.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the collectives of every backend must do on any device, whatever its works are: staged ones, and those of
 // other_works.hpp. Ranks are threads, each on its device.
 #include <ATen/TensorOperators.h>

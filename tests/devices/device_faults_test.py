@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a program sees when its device has no memory left, or is lost: device_faults_test.py DEVICE [unittest argument ...].
 
 DEVICE is a kind: sim (the simulated one, of which ACCEL_DEVICE_PLUGINS and SIMULATED_DEVICE_LIBRARY have the library), cuda. Where this

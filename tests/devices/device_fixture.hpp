@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests of the engine on any device. The environment variable ACCEL_TEST_DEVICE names the kind: without it, it is the
 // simulated device of SIMULATED_DEVICE_LIBRARY, whose delays and faults a test may set. Any other kind, and a simulated
 // device that ACCEL_DEVICE_PLUGINS loads, is used through LibTorch's interfaces alone: what needs more is skipped.

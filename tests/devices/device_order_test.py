@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A device is whole in whatever order a program seeds, computes on the CPU, imports torch and makes its first state: device_order_test.py DEVICE [unittest argument ...].
 
 DEVICE is a kind: sim (the simulated one, whose library ACCEL_DEVICE_PLUGINS names, and which each program here loads by itself: by the variable

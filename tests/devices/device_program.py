@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """One rank of programs that compute on the job's device, one after another: device_program.py FOLDER CASE...
 
 The device is that of ACCELERATE_TORCH_DEVICE. Rank 0 writes what came out of a case, a JSON object of lists of numbers, to

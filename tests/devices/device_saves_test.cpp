@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Saves of what is on an accelerator: asynchronous ones copy it there, and all are written through a small ring of
 // page-locked memory.
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Programs on a device compute what they compute on the CPU: devices_agree_test.py LAUNCHER DEVICE [unittest argument ...].
 
 DEVICE is a kind: sim (the simulated one, a plugin that ACCEL_DEVICE_PLUGINS names), cuda, xpu. Where this machine has none the

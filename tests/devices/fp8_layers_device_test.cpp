@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Linear layers by a recipe of fp8 compute on a device what they compute on the CPU, with each scaling, and the host
 // waits for none of it.
 #include "nn/low_precision/fp8_layers.hpp"

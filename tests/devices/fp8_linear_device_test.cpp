@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A linear layer in 8-bit floating point computes on a device what it computes on the CPU, and the host waits for none
 // of it.
 #include "nn/low_precision/fp8_linear.hpp"

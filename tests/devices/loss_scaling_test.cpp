@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loss scaling on a device: the scale, the check for overflows and what they skip stay there, and a step waits for
 // nothing. What the host hears later is what it would have read.
 #include <ATen/CPUGeneratorImpl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GoogleTest's program, whose status is 77, that of a skipped test, if each test that ran was skipped.
 #include <gtest/gtest.h>
 

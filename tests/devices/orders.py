@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Orders of what a program does first, and a process of its own for each."""
 
 import faulthandler

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the works of a backend may be, beside those of our own backends: each is a plugin of the tests.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A backend plugin for tests of any device, whose works are those of other_works.hpp. Tensors go through host memory
 // and the plugin ucx, which is loaded already: its folder is one of ACCEL_PLUGIN_PATH.
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The only source in which the plugins of other_works.hpp differ.
 #include "other_works.hpp"
 

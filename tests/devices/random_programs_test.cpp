@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random programs of copies, operators, events and collectives on streams that run beside each other compute what the
 // same steps compute one after another on the host.
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers, losses and sequences that are split over ranks with a device each compute what one process computes on the
 // CPU.
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Staged collectives, beside what device_collectives_test.cpp expects of every backend: their errors, and their memory.
 // Ranks are threads, each on its device.
 #include <ATen/TensorOperators.h>

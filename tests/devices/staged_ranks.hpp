@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks as threads, each on its device, whose collectives are staged, or have the works of other_works.hpp; what they
 // compute equals the CPU's.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sharded training on a device, with and without parts in the memory of the host or in files. Equals the same on the
 // CPU.
 #include <ATen/CPUGeneratorImpl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data parallelism on a device whose collectives are staged: ranks are threads, each on its device. Equals the same
 // training on the CPU.
 #include <ATen/CPUGeneratorImpl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Offload to a device: blocks are copied beside the computation, and what a model computes equals the CPU.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>

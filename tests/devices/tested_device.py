@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kind of device that a test is for: "sim", "cuda"."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far what a device computes may be from what the CPU computes: the table for Python, beside tests/tolerances.hpp for C++.
 
 Of each number, relative to the larger of 1 and its size, after two epochs of training.

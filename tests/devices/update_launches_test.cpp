@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An update on a device takes a fixed number of launches, whatever the number of parameters, and computes what the CPU
 // computes.
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An update on a device reads no number back: the host queues it and goes on.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/randn.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The commands `accel checkpoint` and `accel merge-weights`, on what the example `checkpoint` saves.
 
 usage: checkpoint_command_test.py PATH_OF_ACCEL PATH_OF_THE_EXAMPLE FOLDER_OF_FIXTURES [unittest argument ...]

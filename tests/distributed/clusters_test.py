@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs the commands, scripts and manifests of docs/clusters.md on two hosts: clusters_test.py ACCEL RESUME DOCUMENT
 [TORCHRUN] [test ...]
 

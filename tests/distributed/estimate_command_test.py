@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The command `accel estimate-memory`, on files of weights that are mostly holes.
 
 usage: estimate_command_test.py PATH_OF_ACCEL [unittest argument ...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs the programs of examples/README.md in each language that is built, and compares their lines:
 examples_agree_test.py README LAUNCHER LANGUAGE=COMMAND... where {} in COMMAND is the name of a program. With
 ACCELERATE_TORCH_DEVICE they run on that device, and print what the first one prints on the CPU. They run in two processes, or only those

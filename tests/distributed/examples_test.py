@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs the example programs on two processes, as the README says: examples_test.py LAUNCHER HELLO TRAIN_GPT
 OWN_GRADIENTS HOST_LOOP CASES."""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Ranks that are killed, crash, exit or stop at random places of a loop of collectives.
 
 usage: faults_test.py RANK_PROGRAM [KILLS]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GGUF files of tiny Llamas, as llama.cpp's converter writes them: float32 weights, and a vocabulary of single bytes."""
 
 import struct

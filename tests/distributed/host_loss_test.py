@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A training on two hosts that loses a rank, a host, and the link between them, and goes on: host_loss_test.py ACCEL RESUME
 
 Where the number of ranks stays, the losses are those of a run that nobody interrupts. Skipped (77) without what

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Ranks on two hosts whose link is good, slow and lossy, or cut: hosts_test.py RANK_PROGRAM
 
 Each host has a /dev/shm of its own, in which nothing may be left. Needs what two_hosts.py needs; a test for which that

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs the programs generate, sentence_embeddings and finetune on tiny folders, in each language that is built, and compares what they
 print and save: language_programs_test.py LAUNCHER TORCH_PYTHON LANGUAGE=COMMAND... where {} in COMMAND is the name of a program. Where
 TORCH_PYTHON has transformers, it computes the same, and opens what finetune has saved."""

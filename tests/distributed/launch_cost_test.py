@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What the launcher costs, with room for a busy machine; bench/results/earlier/the_launcher.json has what was measured.
 
 usage: launch_cost_test.py PATH_OF_ACCEL [--print]

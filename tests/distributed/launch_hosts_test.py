@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Launchers of several hosts, here all on this one: how they find each other, end and start again.
 
 usage: launch_hosts_test.py PATH_OF_ACCEL [unittest argument ...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Launchers and ranks that are killed at random times by random signals leave nothing: no process, port, file in
 /dev/shm or temporary folder.
 

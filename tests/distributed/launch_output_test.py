@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What the launcher says: plans, reports of the machine, logs, prefixes, and readers who are slow or gone.
 
 usage: launch_output_test.py PATH_OF_ACCEL [unittest argument ...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The launcher with real processes: exit statuses, output, failing and killed ranks, and that nothing stays behind.
 
 usage: launch_test.py PATH_OF_ACCEL [unittest argument ...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ranks that make collectives until one fails (rank_program until_lost, until_silent), and what they say about it."""
 
 import re

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Ranks that other launchers start: other_launchers_test.py RANK_PROGRAM
 
 They find their places in the variables of mpirun, where it is installed, and in those that Slurm's srun sets.

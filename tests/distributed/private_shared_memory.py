@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A /dev/shm that only a test and what it starts can see, so that what is left in it is theirs."""
 
 import contextlib

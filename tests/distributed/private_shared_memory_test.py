@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a test leaves in /dev/shm is seen, and what others leave there is not."""
 
 import os

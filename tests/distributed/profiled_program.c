@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program that trains: profiled_program STEPS [profile FOLDER | leave FOLDER | span | fail |
  * checkpoint FOLDER | nothing]. With `profile` it records itself, as with `leave`, which exits meanwhile; with the
  * others `accel profile` does. */

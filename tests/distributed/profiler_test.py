@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Traces of several ranks, and `accel profile`: profiler_test.py ACCEL PROFILED_PROGRAM [unittest argument ...]"""
 
 import gzip

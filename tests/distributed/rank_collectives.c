@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every collective against what this rank computes by itself. */
 #include <string.h>
 

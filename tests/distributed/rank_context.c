@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sequences that all ranks share: models, losses and loaders are those of whole ones. The argument is a method. */
 #include <math.h>
 #include <string.h>

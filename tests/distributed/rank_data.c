@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What several ranks see of loaders: rank 0 reads for all, and a run goes on with another number of ranks. */
 #include <string.h>
 

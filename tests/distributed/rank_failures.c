@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that disagree, come late, stop or die: the others get an error in time, never a hang. */
 #define _POSIX_C_SOURCE 200809L
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls that are started and not waited for, and groups of ranks: halves, and those that are left after a loss. */
 #define _POSIX_C_SOURCE 200809L
 

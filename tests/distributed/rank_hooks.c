@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What several ranks see of the hooks that exchange gradients, of local SGD, and of the steps of a scheduler. */
 #include <math.h>
 #include <string.h>

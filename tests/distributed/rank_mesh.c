@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two replicas of a model of two tensor-parallel ranks: who reads, averages, counts and draws what. */
 #include <math.h>
 #include <string.h>

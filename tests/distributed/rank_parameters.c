@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sharded parameters of a program without autograd, and parameters that are gathered for a look. */
 #include <math.h>
 #include <string.h>

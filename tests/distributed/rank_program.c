@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One rank of the tests with real processes: rank_program NAME [ARGUMENT]. */
 #define _POSIX_C_SOURCE 200809L
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the programs of one rank share: checks that say where they failed, and tensors with known elements. */
 #ifndef RANK_PROGRAM_H
 #define RANK_PROGRAM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of a program that is registered as parameters: steps over several processes, and a rank that dies between two.
  */
 #define _POSIX_C_SOURCE 200809L

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sharded training, also of layers that are split, whose ranks are lost in the middle of it, that continues from a
  * checkpoint, and that does not grow.
  */

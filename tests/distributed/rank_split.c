@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A model that no rank has the memory of: it is split while it is without memory, and a rank reads its parts of the
  * weights, or draws them. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The start of a job beside other threads of the program. */
 #define _POSIX_C_SOURCE 200809L
 

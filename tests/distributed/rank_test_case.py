@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ranks that a test starts one by one, without a launcher, and the ways in which they end."""
 
 import pathlib

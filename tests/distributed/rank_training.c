@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Training on several ranks against training in one process, and across a checkpoint. */
 #define _POSIX_C_SOURCE 200809L
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Ranks that meet under bad circumstances: strangers, other jobs, wrong counts, no server.
 
 usage: rendezvous_test.py RANK_PROGRAM [unittest argument ...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the example resume.c says, and what it should have said."""
 
 import re

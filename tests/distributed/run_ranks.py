@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs rank_program as real processes: run_ranks.py ACCEL RANK_PROGRAM TEST
 
 Most tests go through `accel launch`. Those in which a rank dies or stops start their ranks themselves, because a launcher would end

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`accel test` on this machine, and when it cannot work.
 
 usage: self_test_test.py PATH_OF_ACCEL [unittest argument ...]

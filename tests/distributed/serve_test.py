@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`accel run`, `accel embed` and `accel serve` with tiny models: streams, requests at a time, limits, clients that leave, and the end.
 
 usage: serve_test.py ACCEL [TEST ...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Folders of tiny models that `accel serve` can run: config.json, safetensors, tokenizer.json and templates of chats."""
 
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Ranks of a training, sharded or of layers that are split, that are lost in the middle of a forward, a backward, a step, a save, or at any time.
 
 usage: sharding_faults_test.py RANK_PROGRAM [RANDOM_LOSSES]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Slurm of two nodes on this machine, each a host of two_hosts.py, with its daemons and files in a temporary folder."""
 
 import os

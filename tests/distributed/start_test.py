@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Jobs that start where something is missing: a rank that dies on the way, descriptors, threads, names, /dev/shm.
 
 usage: start_test.py RANK_PROGRAM [unittest argument ...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Folders of tiny models, as the hub has them: weights are drawn, vocabularies written here."""
 
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Two hosts with two ranks each, on one machine.
 
 usage: two_hosts.py [--delay-ms N] [--rate RATE] PROGRAM [ARGUMENT ...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Command lines that build, test or measure this project. They take minutes to hours, so they are rehearsed on the build that is there:
 each is replaced by one that takes seconds, and does of it what can be done so; what their arguments name must exist."""
 

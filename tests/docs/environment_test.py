@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """docs/environment.md has every environment variable that the sources read or set, and none that is gone: environment_test.py ROOT."""
 
 import pathlib

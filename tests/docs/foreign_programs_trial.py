@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs the programs in JavaScript and Java of docs/a_binding_in_an_hour.md, with the packages that they need from the registries.
 
 usage: foreign_programs_trial.py ROOT LIBRARY     by hand, for it needs the network; what is not installed is left out

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs of which a page shows a part: what is in them is looked up as far as a part can be.
 
 C is compiled, by itself or with the variables that pages use around it; Python is parsed, and what it imports from the package is

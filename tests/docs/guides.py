@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs in Rust, Julia and Python of which a guide shows a part: all of a language become one program, which is compiled once and run.
 
 A part finds what guides have by then: a state of one process, a prepared model with its optimizer and loader, the packages' usual names. Each

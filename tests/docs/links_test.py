@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Links of the pages to files, and to headings of pages, lead somewhere: links_test.py ROOT. The test `site` looks at what Sphinx makes of them."""
 
 import re

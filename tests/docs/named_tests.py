@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tests that pages name: that they exist, and that they run what stands in the block.
 
 A test takes a block from its page, by the language (its source has the name of the page, and "```LANGUAGE"), by the name of the block

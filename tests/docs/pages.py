@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pages of the documentation as their readers follow them: blocks of programs and commands, with what is said about each.
 
 A block can have a name behind its language: the file that a reader writes it to (`c train.c`; `diff train.c` changes that file). In a

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every command line and every program on a page of the documentation is run, or names the test that runs it.
 
 usage: pages_test.py ROOT BUILD               whether each block of all pages has its test; commands of the build are rehearsed

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Each guide has one picture, whose text says what it shows, and docs/pictures has what draw.py draws: pictures_test.py ROOT."""
 
 import pathlib

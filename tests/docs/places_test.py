@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The table "How many places there are" of docs/extending.md: for one example of each kind, the number of files that name it. Files that
 are generated, tests, examples and pages do not count, nor does the example's own folder. A number may only become smaller.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What pages take for granted: the tests of those that have their own, and what is there before the first command of the others."""
 
 # {page: {language of blocks: test}}: pages of a binding, which its own tests take their blocks from.

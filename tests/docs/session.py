@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Follows a page in a folder of its own: writes its programs, runs its commands one after another, compares what they print."""
 
 import glob

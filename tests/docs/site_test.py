@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The site of the documentation builds without a warning, each link in it leads somewhere, and a browser shows it: site_test.py ROOT.
 
 What is built stays in build/site, so that a second run takes seconds. Skipped (77) without Sphinx; without a browser it is not looked at.

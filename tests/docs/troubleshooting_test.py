@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Each message on docs/troubleshooting.md is provoked here, or named with the test that does: troubleshooting_test.py ROOT BUILD.
 
 `...` on the page stands for what differs from run to run. Of a message that another test provokes, that test has the words (or their

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The walks of docs/architecture.md, its sections "..., file by file": every file that a step names exists, and no step goes back to
 a file of an earlier one. The returns that are left are counted here; their number may only become smaller.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The C of docs/embedding.md is the sample, or compiles: embedding_page_test.py ROOT [unittest argument ...]; CC names the compiler."""
 
 import os

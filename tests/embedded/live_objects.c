@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Preloaded into a program: one that ends without an error and has not released all handles ends with status 70. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

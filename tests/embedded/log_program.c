@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Threads whose calls fail, without a state, and a child of fork() with one more: log_program NAME THREADS CALLS
  * Each failure is a message of level debug. Prints how many of them the callback got, whose level is that of errors. */
 #define _POSIX_C_SOURCE 200809L

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What the variable ACCEL_LOG shows of programs: log_variable_test.py LAUNCHER HELLO CHECKPOINT LOG_PROGRAM [unittest argument ...]
 
 HELLO and CHECKPOINT are examples, LOG_PROGRAM is built of log_program.c.

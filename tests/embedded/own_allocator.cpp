@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program with allocators of its own: what of the library's memory they see. docs/embedding.md says it.
 #include <accel.h>
 #include <c10/core/Allocator.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Programs in poor surroundings: no home, folders that cannot be written, no /dev/shm, blanks in paths, an old processor.
 
 usage: surroundings_test.py LAUNCHER EXAMPLES LIBRARY PLUGIN [unittest argument ...]

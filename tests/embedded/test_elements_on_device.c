@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* accel_tensor_elements() of a tensor that is not on the CPU: run with a device of ACCEL_DEVICE_PLUGINS. */
 #include "../capi/capi_test.h"
 

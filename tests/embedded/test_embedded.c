@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a state with `embedded = 1` does to its process: settings, threads, files, memory, signals. */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products that read one activation under autocast share its cast; the numbers are those without.
 #include "precision/activation_casts.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adapters train on several ranks, under accumulation and clipping, from checkpoints and beside offloaded weights as in
 // one process, and only they change.
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adapters against PEFT: outputs, gradients, merged weights and files; and what they refuse.
 #include "nn/adapters/adapters.hpp"
 

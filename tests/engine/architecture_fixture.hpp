@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of architectures share: a model as its reference recorded it, and the comparison with the recorded
 // numbers.
 #pragma once

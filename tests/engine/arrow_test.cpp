@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Record batches of Arrow, made by hand.
 #include <cstring>
 #include <deque>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention by our kernels: as exact as LibTorch's or more, in our calls only.
 #include "kernels/attention/attention_dispatch.hpp"
 

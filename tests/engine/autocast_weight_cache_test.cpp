@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kept half-precision casts of weights: the same training as with fresh ones, whoever writes the weights.
 #include "precision/autocast_weight_cache.hpp"
 

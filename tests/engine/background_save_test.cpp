@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asynchronous saves: what is saved is what was there when the call returned, whatever the training does meanwhile.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How to back-propagate: graphs that stay, gradients of gradients, chosen inputs; also through prepared models.
 #include "tensor/autograd/backward.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ground: environment variables, JSON members, deadlines, the log, the names of statuses.
 #include <gtest/gtest.h>
 #include <sched.h>

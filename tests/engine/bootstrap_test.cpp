@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The start of a job: what ranks learn of each other, and what it costs.
 #include <dirent.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A mapped file that becomes shorter while it is read is an error, not the end of the process.
 #include "os/bus_error_guard.hpp"
 

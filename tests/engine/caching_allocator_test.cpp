@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The caching allocator, and LibTorch's CPU tensors in its memory.
 #include "kernels/memory/caching_allocator.hpp"
 

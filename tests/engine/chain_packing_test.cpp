@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packings of chains are the best that there are, by trying all of them.
 #include "bigmodel/device_map/chain_packing.hpp"
 

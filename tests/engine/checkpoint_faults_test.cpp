@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writers of checkpoints that fail or die at every step.
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of checkpoints share: folders, comparison of nested values, an example of a training state.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nested values and training states of several ranks.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ports that launchers choose for their jobs.
 #include "launch/ranks/claimed_port.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How items become a batch.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>

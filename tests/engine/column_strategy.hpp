@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A toy kind of parallelism, which shows what one has to say: it splits two linear layers over the axis "tensor" of the
 // mesh, the first by its output features and the second by its inputs (Shoeybi et al., "Megatron-LM", 2019). The first
 // layer has two packed halves, as query and key have, so that a rank stores two boxes of each weight.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Datasets whose items are rows of columns: dense, ragged, joined.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>

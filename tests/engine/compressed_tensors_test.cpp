@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of compressed tensors: they come back bit for bit, and damaged ones are refused.
 #include "checkpoint/formats/compressed_tensors.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every backend must do, whatever lies between its ranks: one memory, messages, TCP alone, or several hosts.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/allclose.h>

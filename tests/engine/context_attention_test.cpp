@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention over split sequences: outputs and gradients are those of one process, and so are the bytes of theory.
 #include "parallel/context/context_attention.hpp"
 

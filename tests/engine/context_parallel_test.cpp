@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Context parallelism: a model whose sequences are split trains as in one process, beside all other kinds of
 // parallelism.
 #include <ATen/TensorOperators.h>

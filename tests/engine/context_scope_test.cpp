@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scopes of split sequences: models, losses and recomputations in them are those of one process.
 #include "parallel/context/context_scope.hpp"
 

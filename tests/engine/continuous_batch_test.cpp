@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Paged caches, batches that sequences join and leave, guesses and prompt caches, against plain generation.
 #include <ATen/Context.h>
 #include <ATen/ops/equal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts the memory of tensors that a thread allocates and releases.
 #pragma once
 

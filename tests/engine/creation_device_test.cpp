@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models without memory, and models that are made on another device.
 #include "nn/creation_device.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests of datasets share: files that are gone afterwards, numbers of tensors, expected errors.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Datasets, samplers and loaders.
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>

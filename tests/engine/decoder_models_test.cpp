@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Llama's relatives against transformers, with weights that a formula gives: kinds of rotary positions, windows, caps,
 // norms, and padding on both sides.
 #include <ATen/Context.h>

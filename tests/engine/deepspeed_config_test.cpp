@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DeepSpeed's JSON and settings: what they mean here, and what is wrong in them.
 #include "config/deepspeed_config.hpp"
 

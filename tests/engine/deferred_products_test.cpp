@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients of weights that are computed behind a backward.
 #include "nn/deferred_products.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kinds of devices, and plugins that register them. A registration is for ever, so these tests have processes of their
 // own.
 #include <ATen/core/Tensor.h>

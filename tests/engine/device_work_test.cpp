@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is asked of an accelerator through LibTorch's interfaces, on the simulated device. Each test is a process of its
 // own, because the device stays registered.
 #include "tensor/device/device_work.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors of several devices in one group: each goes to the backend of its device.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dispatch on the CPU: weights in files, mapped or brought by blocks.
 #include "bigmodel/dispatch.hpp"
 

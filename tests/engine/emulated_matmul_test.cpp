@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Halves in float32 arithmetic: as exact as LibTorch's kernels of halves and rounded once, for every form and layout,
 // in our calls only. All is emulated here, whatever the processor has.
 #include "kernels/matmul/emulated_matmul.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // T5, BART, mBART and Whisper against transformers, with weights that a formula gives.
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/cross_entropy_loss.h>

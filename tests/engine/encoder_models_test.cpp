@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BERT, RoBERTa and DistilBERT with their heads against transformers, with weights that a formula gives.
 #include <ATen/Context.h>
 #include <ATen/ops/allclose.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an optimizer's step says about gradients that no exchange of the ranks has covered.
 #include "accelerator/steps/exchange_check.hpp"
 

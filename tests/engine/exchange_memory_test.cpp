@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of exchanges: which blocks stay while other ranks may read them.
 #include "parallel/regions/exchange_memory.hpp"
 

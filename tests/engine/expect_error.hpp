@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // That a call ends with an error of this status, whose message is one line that contains `part`.
 #pragma once
 

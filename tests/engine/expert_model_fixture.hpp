@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models with experts for tests: mixtures of the library, and experts of a program.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Expert parallelism: a model whose experts are shared out over ranks trains as in one process.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Experts on ranks that are processes: one that dies in an exchange of tokens.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hashes of files, which threads compute together, and manifests of both versions that name them.
 #include <algorithm>
 #include <string>

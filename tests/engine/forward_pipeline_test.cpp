@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Forwards of pipelines, with ranks as threads: any number of rows, rounds, chunks that end, errors of a stage.
 #include "parallel/pipelined_forward.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sharded models that gather weights in 8 bits compute with the rounded values of whole weights, and exchange half the
 // bytes; what is trained, shown and saved is not rounded.
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 8-bit floating point on the CPU: every code and every rounding against LibTorch's conversion, saturation, scales of
 // every granularity, every instruction set against the others, and matmuls against their definition.
 #include "kernels/fp8/fp8_kernels.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The recipe of fp8: which layers it covers, where their products are computed in 8 bits, and what the scales come
 // from.
 #include "nn/low_precision/fp8_layers.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operator accel::fp8_linear: its definition, gradients, what it keeps, and what it refuses.
 #include "nn/low_precision/fp8_linear.hpp"
 

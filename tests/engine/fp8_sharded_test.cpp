@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models that are prepared for fp8 gather the weights of their layers in 8 bits, and train as in one process, whatever
 // shards them.
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training under mixed precision fp8: as under bf16 but for the rounding, on one rank and on several.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

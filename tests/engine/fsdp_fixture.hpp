@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests of sharded models share: a model, its data, and the ranks that share its copies.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Settings of sharding: where they come from, what goes together, what depends on the version.
 #include "config/fsdp_settings.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sharded models train as one process does, whatever the strategy, precision and number of ranks.
 #include "parallel/fsdp/fully_sharded_data_parallel.hpp"
 

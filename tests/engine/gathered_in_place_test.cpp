@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors that ranks gather in place: each sees the memory of the others.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole values of sharded parameters outside of forwards and backwards.
 #include "accelerator/parameters/gathered_parameters.hpp"
 

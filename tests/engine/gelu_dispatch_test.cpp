@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GELU of our calls against LibTorch's: as exact, in every layout, and only inside of our calls.
 #include "kernels/gelu_dispatch.hpp"
 

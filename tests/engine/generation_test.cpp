@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generation against transformers: greedy tokens, and the probabilities by which tokens are drawn.
 #include <ATen/Context.h>
 #include <ATen/ops/allclose.h>

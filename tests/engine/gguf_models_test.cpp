@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models of GGUF files: logits beside what transformers computes from the same files (make_gguf_model_fixtures.py).
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/linalg_vector_norm.h>

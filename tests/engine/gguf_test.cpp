@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GGUF files: headers and blocks beside what the package gguf reads from them (make_gguf_fixtures.py).
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenizers of GGUF files: the ids, texts and chats of the reference (make_gguf_tokenizer_fixtures.py). Those that
 // encode are skipped without the plugin.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPT-2 against GPT2LMHeadModel of transformers, with weights that a formula gives.
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The hooks that exchange gradients. What is compared with torch's was recorded by fixtures/make_comm_hook_fixtures.py.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plugins of graphs: which devices can record and why others cannot; on a machine without a GPU the plugin for CUDA is
 // loaded, and says what is missing when it is asked to record.
 #include <ATen/Context.h>

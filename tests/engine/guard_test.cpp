@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exceptions on their way out of the library.
 #include "capi/calls/guard.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures in folders. The fixtures were written by libpng and libjpeg-turbo.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>

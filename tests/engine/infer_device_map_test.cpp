@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device maps of random models are valid, say why, and fail with the module that does not fit.
 #include "bigmodel/device_map/infer_device_map.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The elementwise kernels: formats, rounding, norms, every instruction set against the others, and the foreach
 // updates.
 #include "kernels/update/elementwise.hpp"

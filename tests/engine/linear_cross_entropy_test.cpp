@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operator accel::linear_cross_entropy against LibTorch's linear and cross_entropy_loss.
 #include "nn/linear_cross_entropy.hpp"
 

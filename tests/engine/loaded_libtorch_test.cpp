@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which LibTorch is refused. That the check comes before everything else is tested in tests/torch.
 #include "capi/calls/loaded_libtorch.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loaders of several ranks: every sample once, the same ones after a resume, whatever reads them.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>

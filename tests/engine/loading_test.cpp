@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies of loaded tensors into those of objects.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Local SGD with what the reference's has not: a start, a group that exchanges gradients, an outer step.
 #include "parallel/localsgd/local_sgd.hpp"
 

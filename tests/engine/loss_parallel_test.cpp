@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loss parallel: the cross entropy of class scores that are split over ranks is that of one process, by the bytes of
 // theory.
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A collection of attempts to make the reader of pickles execute something, read beyond its bytes, or use up memory or
 // time. Each is refused with one line, and nothing happens.
 #include <ATen/core/Tensor.h>

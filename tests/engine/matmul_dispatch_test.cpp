@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matmuls on tiles of oneDNN's microkernel against LibTorch's default kernels: equal but for rounding, for every
 // operator and layout, and only inside of our calls.
 #include "kernels/matmul/matmul_dispatch.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory that models may have: what is given, and what the host has.
 #include "bigmodel/device_map/max_memory.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The estimated memory of training is what ranks really take.
 #include "accelerator/training_memory.hpp"
 

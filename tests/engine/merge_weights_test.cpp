@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One file of the weights that several ranks wrote in parts.
 #include "checkpoint/merge_weights.hpp"
 

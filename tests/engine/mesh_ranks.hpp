@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Accelerators of ranks on a mesh, which run as threads of one process.
 #pragma once
 

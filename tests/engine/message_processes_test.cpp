@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Messages between ranks that are processes: one that dies, leaves or gives up while a large message of it waits for
 // its receiver, which reads it in the sender's memory.
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A mixture of experts computes what its formula says, token by token.
 #include "nn/layers/mixture_of_experts.hpp"
 

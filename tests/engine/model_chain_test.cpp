@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models as chains of parts: their forward part by part, their cuts, and ranks that have some of the parts.
 #include "parallel/pipeline/cut/model_chain.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of models: split as the reference splits them, written without a moment at which a reader finds a mixture.
 #include "checkpoint/formats/model_files.hpp"
 

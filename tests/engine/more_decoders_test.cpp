@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mixtures of experts, GPT-NeoX, Phi, StableLM, and GPT-2 with padding, against transformers: logits, router losses,
 // gradients, tokens, and the names in files.
 #include <ATen/ops/allclose.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device plugin that registers what plugins of vendors do and computes nothing: ACCEL_TEST_DEVICE is its name,
 // ACCEL_TEST_HOOKS whether LibTorch's hooks are registered.
 #include <ATen/detail/PrivateUse1HooksInterface.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The NCCL plugin: on a machine without a GPU it says what is missing, with one it reduces.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the module tests share: recorded numbers, and tensors that a formula gives in every language.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers against torch.nn: names, shapes, initial weights of one seed, and outputs.
 #include <ATen/Context.h>
 #include <ATen/ops/arange.h>

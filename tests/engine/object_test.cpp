@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values on their way to other ranks.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>

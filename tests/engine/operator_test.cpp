@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of operators by name.
 #include "tensor/operators/operator.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizers and clipping. Expected numbers are torch.optim's for the same gradients.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the engine has a struct of its own beside the settings that the header describes, both begin with the same.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a test in a process of its own, for what a process cannot take back.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packed weights: layers and folders of GPTQ and AWQ beside the numbers that they stand for and the logits that
 // transformers computes with these (make_packed_weights_fixtures.py).
 #include "nn/quantized/packed_weights.hpp"

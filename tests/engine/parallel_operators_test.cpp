@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parallel operators: values and gradients are those of one process.
 #include "parallel/regions/parallel_operators.hpp"
 

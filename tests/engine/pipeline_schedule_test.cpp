@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pipeline schedules without a rank or a tensor: their lists, what the simulator proves of them, and the choice.
 #include <gtest/gtest.h>
 

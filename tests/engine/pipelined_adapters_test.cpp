@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adapters of models in stages train as in one process, on quantized layers, too, and are saved as a whole.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

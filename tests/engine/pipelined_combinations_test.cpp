@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models in stages beside other kinds of parallelism: split sequences, split layers, shards, accumulation, other rows.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps of a pipeline that fail on a rank, beside shards and replicas: all ranks throw its error, and the next step
 // trains as if there had been none.
 #include <ATen/ops/allclose.h>

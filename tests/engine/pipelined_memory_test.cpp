@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of models in stages: a rank keeps the activations of the micro-batches in flight, and its own parts alone.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models in stages, and the same training in one process.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models in stages, with ranks as threads: a model trains as in one process, beside other kinds of parallelism.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Backwards in two halves under mixed precision, beside shards and recompute: as backwards at once.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

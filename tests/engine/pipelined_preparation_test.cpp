@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models that are cut into stages: ranks with other models or options than the rest of the job hear of it, as all do,
 // instead of waiting for stages that nobody has.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stages on ranks that are processes: one that dies in a step.
 #include <gtest/gtest.h>
 #include <signal.h>

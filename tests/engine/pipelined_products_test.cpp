@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models in stages beside several other kinds of parallelism at once: their training is that of one process, and stages
 // receive as many bytes as the formula says.
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trainings of many steps in stages: each step is that of one process, in double and in single precision, and a process
 // does not grow.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Placements: parts of tensors on a mesh, and a kind of parallelism that has nothing but placements.
 #include "tensor/placement.hpp"
 

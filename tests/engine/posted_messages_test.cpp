@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sends and receives that are posted together, alone or with collectives.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Automatic naming of checkpoints, and the removal of the oldest.
 #include "checkpoint/project.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantized weights on the CPU: codes, scales and products of every format and instruction set against the readable
 // definition, over sizes that no group and no vector divides, and what is not finite.
 #include <c10/util/BFloat16.h>

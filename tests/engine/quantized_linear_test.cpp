@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operators of quantized linear layers of the program: tensors, scales, products, gradients, and what they refuse.
 #include "nn/quantized/quantized_linear.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantized models: tensors and products of bitsandbytes, every kind in memory and from files, and what is refused.
 #include "nn/quantized/quantized_model.hpp"
 

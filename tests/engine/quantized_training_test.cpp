@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adapters on quantized weights train on several ranks as in one process, and models with quantized weights are
 // offloaded.
 #include <ATen/TensorOperators.h>

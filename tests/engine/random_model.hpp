@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random trees of modules on the device meta, with ties, for tests of device maps.
 #pragma once
 

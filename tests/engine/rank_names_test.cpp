@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors name ranks by their numbers in the job, also those of a group of some ranks.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Accelerators of ranks on a mesh that are processes: for what threads share, such as random generators, and for the
 // death of one. The test must not have started threads.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every variable of the environment that the reference reads is read here too, or refused by name.
 #include <gtest/gtest.h>
 

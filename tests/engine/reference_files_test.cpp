@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Configuration files of the reference.
 #include <gtest/gtest.h>
 

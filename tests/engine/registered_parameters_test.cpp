@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of an application that is registered, and one call a step.
 #include "accelerator/parameters/registered_parameters.hpp"
 

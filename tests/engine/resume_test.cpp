@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run that goes from one number of ranks to another, by checkpoints, has the losses of one that is not interrupted.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The norm in one pass against its operators, for every dtype and kind of weight, and which tensors it leaves to them.
 #include "kernels/rms_norm.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text files by rows: lines, JSON lines, CSV.
 #include <atomic>
 #include <random>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of tensors: they come back as they were, and damaged ones are refused.
 #include "checkpoint/formats/safetensors.hpp"
 

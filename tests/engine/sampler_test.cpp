@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Samplers, against what torch and transformers draw with the same seeds.
 #include <ATen/core/Tensor.h>
 #include <gtest/gtest.h>

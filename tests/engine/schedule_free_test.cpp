@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedule-free SGD and AdamW against the equations of their paper, one number at a time.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedulers. What is compared with torch.optim.lr_scheduler was recorded by fixtures/make_scheduler_fixtures.py.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Windows over text and tokens, and packed documents.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where settings come from, for one test: variables of the environment, a configuration file; and what is logged.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Strategies, precisions, accumulation, activation checkpointing and numbers of ranks, each choice of three of them at
 // least once: fifty updates have the losses of one process.
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The files of FSDP: what any ranks write, any others load, and training continues as if it had not stopped.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

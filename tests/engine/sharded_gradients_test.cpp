@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sharded parameters whose gradients the application computes.
 #include "parallel/fsdp/sharded_gradients.hpp"
 

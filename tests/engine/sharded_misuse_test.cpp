@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a program may not do with a sharded model is an error that names the module or the parameter; what it may do
 // works.
 #include <ATen/core/Tensor.h>

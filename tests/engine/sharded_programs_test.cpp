@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random trees of modules, shapes, ties, frozen parameters and settings of sharding: training equals that of the whole
 // model.
 #include <ATen/TensorOperators.h>

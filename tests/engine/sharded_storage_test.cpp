@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the parts of a sharded model are: in files, or for the backward with some of the ranks. Training is the same.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

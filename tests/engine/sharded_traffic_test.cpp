@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bytes of a step of sharded training are those of theory: what a rank receives, from its flight record.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sharded models on ranks with different numbers of batches: a rank whose inputs have ended takes part in the forwards,
 // backwards and updates of the others.
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The schedule of a sharded model, without a model: lists of actions from events.
 #include "parallel/schedule/sharding_schedule.hpp"
 #include "config/generated/choices/backward_prefetch.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention with fewer key heads than ranks: several ranks have the same key heads, and train them as one process does.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes beyond 2^31 elements and bytes, where a number that is too small would wrap. Nothing of that size is allocated:
 // tensors are on the device "meta", which has shapes only.
 #include <ATen/core/Tensor.h>

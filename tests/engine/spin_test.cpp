@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Waits of the communication spin only as long as that brings something.
 #include "comm/ucx/host/spin.hpp"
 

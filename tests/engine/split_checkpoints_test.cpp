@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints of split models on other meshes: parameters and moments have the same bits.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>

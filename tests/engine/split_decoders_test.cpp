@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor parallelism of decoders by their own plans: each trains as in one process, with all kinds of norms of heads,
 // packed products and experts.
 #include <gtest/gtest.h>

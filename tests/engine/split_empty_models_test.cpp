@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models without memory whose layers are split: a rank gets its parts of their weights, from files or drawn.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Encoder-decoders whose layers are split by their plans train as in one process.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the ranks of a split model exchange in a step, and that what goes on meanwhile changes no bit.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Experts whose layers are split over the axis tensor, and experts of programs by the rules of a plan.
 #include <ATen/core/Tensor.h>
 #include <gtest/gtest.h>

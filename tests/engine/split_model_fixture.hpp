@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models whose layers are split over ranks, which train on known data beside one process.
 #pragma once
 

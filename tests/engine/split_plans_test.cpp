@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans of random trees of modules: they train as one process does, and the ranks' parts are the whole.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Preparation of split models: what is refused, and what a failed one leaves.
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>

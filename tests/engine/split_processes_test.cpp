@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Split layers on ranks that are processes: one that dies in a step is named, and what they saved loads on other
 // meshes.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models of images whose layers are split by their plans train as in one process, and one without a plan is refused.
 #include <gtest/gtest.h>
 

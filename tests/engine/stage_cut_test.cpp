@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts of chains into stages, against all cuts.
 #include "parallel/pipeline/cut/stage_cut.hpp"
 

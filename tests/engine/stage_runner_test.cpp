@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps of pipelines, with ranks as threads: equality with one process, values that pass, errors of a stage.
 #include "parallel/pipeline/stage_runner.hpp"
 

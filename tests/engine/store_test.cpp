@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The store of a job as its clients see it, and the meeting of the ranks.
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The schedule of a streamed model, without a model: lists of actions from uses of blocks.
 #include "parallel/schedule/streaming_schedule.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Items that come one after another.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/scalar_tensor.h>

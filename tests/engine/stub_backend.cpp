@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A backend plugin that moves nothing, for tests of who is asked: tensors of the device "meta" have no elements.
 #include <atomic>
 #include <torch/csrc/distributed/c10d/Backend.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Backwards of sums give the gradients of one big batch on one process, whatever makes models exchange gradients ahead
 // of the window's end, or not.
 #include <ATen/TensorOperators.h>

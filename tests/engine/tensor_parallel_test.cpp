@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor parallelism: a model whose layers are split trains as in one process.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dtypes, devices, memory, access and DLPack.
 #include <ATen/DLConvertor.h>
 #include <ATen/core/Tensor.h>

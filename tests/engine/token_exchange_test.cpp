@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokens of all ranks come to the ranks of their experts and back: results and gradients are those of one process.
 #include "parallel/expert/token_exchange.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenizers and chat templates against what the reference implementations made: fixtures/make_tokenizer_fixtures.py.
 // All are skipped without the plugin; tests/capi/test_tokenizer.c then checks the error.
 #include <gtest/gtest.h>

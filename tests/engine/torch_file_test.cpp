@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of torch.save(): those that torch wrote are read (fixtures/make_torch_files.py), and what is written comes
 // back.
 #include "checkpoint/formats/torch/torch_file.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The training loop as the accelerator puts it together: accumulation, weights of losses, loss scale, precision.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>

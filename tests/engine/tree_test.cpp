@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions on nested values: what the C API cannot reach, and properties over random trees.
 #include "tensor/tree.hpp"
 #include "tensor/bytes.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A group of ranks as threads of this process, each with its own backend from the plugin over one store.
 #pragma once
 

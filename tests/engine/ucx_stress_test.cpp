@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random collectives on three groups at once, each checked against a plain computation.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>

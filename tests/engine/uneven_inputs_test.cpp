@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks with different numbers of batches, and batch sizes that do not fit on every rank.
 #include "accelerator/join_uneven_inputs.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kinds of optimizers share and what some have alone: update precision, moments of a byte, the host's update,
 // LOMO and AdaLomo, closures, norms of many parameters.
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of models of images share: a model as its reference recorded it, with its inputs and numbers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ViT, CLIP and ResNet against transformers: outputs, losses, gradients, and the names in files.
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Zip archives: what is written is read by anyone, and what does not agree with itself is refused.
 #include <sys/mman.h>
 #include <unistd.h>

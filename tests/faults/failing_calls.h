@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls to the system that fail: the program that links this stands before the C library for itself and for all
  * libraries that it loads. Nothing fails and nothing is counted until the calls of one kind are armed. */
 #ifndef FAILING_CALLS_H

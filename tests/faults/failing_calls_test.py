@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """One call to the system fails in everyday work: whichever it is, the library answers with a status that names the cause.
 
 usage: failing_calls_test.py FAILING_WORK [--every [--part K N]] [--ranks 1 2]

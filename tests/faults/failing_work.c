@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Everyday work in which one call to the system fails: failing_work FOLDER RANKS [WORK KIND SAMPLE]...
  *
  * Each injection is a process for each rank, forked from this one, which has loaded the library and not called it, so

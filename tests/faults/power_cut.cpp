@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A power cut in a save: power_cut MOST [SEED]
 //
 // A checkpoint holds 1, or is not there, and a save of each kind writes 2, whose calls are recorded. Then each state in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #undef _FILE_OFFSET_BITS  // it would give open() and its like the names of their 64-bit forms, which stand here as well
 #include "recorded_files.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Records what a program does to the files below a folder, and builds the states in which a power cut may leave them.
 // The program that links this stands before the C library for itself and for all libraries that it loads.
 //

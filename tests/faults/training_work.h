@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a training program does, for a process in which a call to the system fails. */
 #ifndef TRAINING_WORK_H
 #define TRAINING_WORK_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes as a file that a reader can open, in memory alone.
 #pragma once
 

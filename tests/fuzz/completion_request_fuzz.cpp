@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as the body of a request for a completion, a chat or embeddings: a request, or an error that says what is
 // wrong.
 #include "cli/models/completion_request.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as a file of compressed tensors: an error that says what is wrong, or tensors whose blocks lie one after
 // the other within the bytes.
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as a CSV file, the first one choosing the options: rows that can be read, or errors that name the file.
 // What is left out as malformed is what fails when it is read.
 #include "base/error.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A fuzz target takes any bytes: FUZZ_TARGET(name) { ... data ... size ... return 0; }
 // It is the one function of a program with libFuzzer, and one of many in the program that replays the corpora.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as a GGUF file: an error that says what is wrong, or tensors that lie within the bytes and whose blocks can
 // be read, and a tokenizer whose merges and roles are tokens, or an error of it.
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as what another launcher sends, in pieces of 1,000: messages, or an error after which the link would be
 // closed. The first byte says whether the lines carry codes: then none of them is taken.
 #include <poll.h>

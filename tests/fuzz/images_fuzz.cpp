@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as a picture: pixels, or an error that names the file.
 #include <ATen/core/Tensor.h>
 

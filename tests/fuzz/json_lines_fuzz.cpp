@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as JSON lines: values, or errors that name the file and the row.
 #include "base/error.hpp"
 #include "bytes_file.hpp"

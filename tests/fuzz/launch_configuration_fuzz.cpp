@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as the configuration of a launch: an error of one line that names the file, or values that come back the
 // same when they are written as YAML and as JSON and read again. The same for the document alone, whatever its names.
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as the manifest of a checkpoint, and as the list of files in it, which has no hash that mutations spoil: an
 // error that says what is wrong, or files inside of the folder that come back the same.
 #include <cstdint>

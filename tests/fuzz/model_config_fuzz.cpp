@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as a config.json: an error of one line, or a model without memory, whose tree, chain and names in files can
 // be asked for.
 #include <c10/core/Device.h>

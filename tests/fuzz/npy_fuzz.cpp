@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as a file of numbers: an error that names the file, or a tensor of exactly the bytes behind the header.
 #include <ATen/core/Tensor.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as a pickle of a file of torch.save(): an error that says what is wrong, or a value whose tensors lie in
 // their storages. A value without tensors comes back the same when it is written again.
 #include <ATen/core/Tensor.h>

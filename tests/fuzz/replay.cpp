@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a fuzz target over files: replay TARGET FILE_OR_FOLDER... An input that is refused wrongly ends the program.
 #include <cstdio>
 #include <filesystem>

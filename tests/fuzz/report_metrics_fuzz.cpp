@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as the metrics of a run: values and problems, and a page that a browser can read.
 #include "bytes_file.hpp"
 #include "fuzz_target.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The data of a page with one run, as a browser must be able to read it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as a trace: times that are not negative, and a page that a browser can read.
 #include "base/error.hpp"
 #include "bytes_file.hpp"

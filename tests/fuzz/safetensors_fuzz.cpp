@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as a safetensors file: an error that says what is wrong, or tensors that lie within the bytes and come back
 // the same when their header is written again.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as the index of a model: an error that says what is wrong, or names of files beside it, which come back the
 // same when the index is written again.
 #include <algorithm>

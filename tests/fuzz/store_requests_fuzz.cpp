@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as what the clients of a store send: the first byte says whether the job has a secret, then each piece has
 // the number of its client, its length, and its bytes. Without the secret no client belongs to the job.
 #include "comm/rendezvous/store_requests.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as a tokenizer.json, as the files beside it, or as a chat template, by the first byte: an error of one
 // line, or a tokenizer that encodes a text and decodes any ids. Does nothing without the plugin.
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as a file of torch.save(), of either layout: an error that names the file, or a value whose tensors can be
 // read.
 #include <ATen/core/Tensor.h>

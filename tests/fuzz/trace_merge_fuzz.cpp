@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as the trace of a rank: kCorrupt with the file's name, or a merged trace that is JSON.
 #include <filesystem>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as a zip archive: an error that says what is wrong, or entries that lie within the bytes and do not
 // overlap.
 #include <algorithm>

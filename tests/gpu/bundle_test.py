@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The bundle of a build: what it has, that it starts in an empty root, and what the script says of one that is wrong.
 
 bundle_test.py BUILD_FOLDER LIBTORCH TORCH_PYTHON

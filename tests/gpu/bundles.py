@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A bundle of the build for a test, and the script with it."""
 
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The checks of the script fail when what they look at is wrong, and read what tools and traces say."""
 
 import os

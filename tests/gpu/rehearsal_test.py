@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """All steps of the script on a device that every machine has: rehearsal_test.py BUILD_FOLDER LIBTORCH TORCH_PYTHON DEVICE"""
 
 import pathlib

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The script itself, with steps that are toys: limits, outcomes, what is there when it is stopped, arguments that are wrong."""
 
 import contextlib

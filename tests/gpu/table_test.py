@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What table.py writes into the pages of the repository from the results of a run, whose figures are in fixtures/results.jsonl."""
 
 import pathlib

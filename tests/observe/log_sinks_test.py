@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Messages of several ranks in files.
 
 usage: log_sinks_test.py PATH_OF_OBSERVED_PROGRAM [unittest argument ...]

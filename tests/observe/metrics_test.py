@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Live metrics over HTTP: what a scraper reads, and clients that misbehave.
 
 usage: metrics_test.py PATH_OF_OBSERVED_PROGRAM [unittest argument ...]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program that shows what it does, for the tests beside it: what it prints is on its stderr.
  *   observed_program bars|loader|sleep MILLISECONDS|log FOLDER|serve PORT */
 #define _DEFAULT_SOURCE

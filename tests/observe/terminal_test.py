@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Progress bars on a terminal, of which the test is the screen.
 
 usage: terminal_test.py PATH_OF_OBSERVED_PROGRAM [unittest argument ...]

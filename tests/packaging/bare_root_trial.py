@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Tries the packages as users get them: in bare Debian roots, as an ordinary user, from the first command to two ranks that print [0,1].
 
 usage: bare_root_trial.py PACKAGES [--only NAME]... [--download]

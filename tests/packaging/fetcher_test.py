@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """bin/accel-libtorch against a registry of this process: downloads, interruptions, wrong files, and machines that it refuses."""
 
 import functools

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Installs a build into a prefix, moves the prefix, and builds and runs programs of users against it.
 
 usage: install_test.py SOURCE BUILD LIBTORCH MESON [ARGUMENT ...]

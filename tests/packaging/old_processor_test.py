@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The library on a processor without AVX, emulated: two ranks compute and exchange, instead of ending by SIGILL.
 
 usage: old_processor_test.py LAUNCHER PROGRAM

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What tools/package.sh and tools/release.sh are made of, on small made-up inputs."""
 
 import base64

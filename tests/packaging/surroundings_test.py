@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Two ranks where something usual is missing: no /dev/shm that can be written, no home.
 
 usage: surroundings_test.py LAUNCHER PROGRAM

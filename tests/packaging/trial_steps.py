@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What users type in a bare root, by language: from the first command to two ranks that print [0,1], as docs/installation.md says it.
 
 {url} is where the packages are, {fetch} the arguments of accel-libtorch. The folder that they begin in is empty but for the programs of

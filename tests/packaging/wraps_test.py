@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The wrap files of subprojects/ name archives that can be checked, and agree with their build files; read offline."""
 
 import configparser

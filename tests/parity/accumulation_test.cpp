@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which micro-batches exchange gradients and step, and what the weight is after each.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>

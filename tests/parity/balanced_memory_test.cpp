@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Even division of models between accelerators, against the reference's get_balanced_memory().
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which index lists each rank gets, against the reference's BatchSamplerShard.
 #include "data/batches/batch_sampler_shard.hpp"
 

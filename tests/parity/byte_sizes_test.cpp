@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes as people write them, and sizes of dtypes, against the reference.
 #include <gtest/gtest.h>
 

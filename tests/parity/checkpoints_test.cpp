@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints that the reference wrote: they load, and training continues as the reference's does.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gather, reduce and broadcast of trees and of objects.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>

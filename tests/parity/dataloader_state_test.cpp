@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Epochs, flags and breaking off, against a loader that the reference's Accelerator prepared.
 #include <gtest/gtest.h>
 

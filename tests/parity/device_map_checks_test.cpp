@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cleaning and checking device maps, reading memories, and sizes with ties, against the reference.
 #include <gtest/gtest.h>
 

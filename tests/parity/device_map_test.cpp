@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the parts of models are placed, against the reference's infer_auto_device_map().
 #include <gtest/gtest.h>
 

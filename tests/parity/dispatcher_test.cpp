@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rank 0 reads and the others receive, against the reference's DataLoaderDispatcher. The ranks are threads.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which batch sizes are tried, and how the search ends.
 #include "accelerator/batch_size_search.hpp"
 

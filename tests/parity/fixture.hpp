@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recorded behaviour of the reference: files of cases, each an input and what came out.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every sample once in what is gathered for a metric, against the reference's Accelerator. The ranks are threads.
 #include <gtest/gtest.h>
 

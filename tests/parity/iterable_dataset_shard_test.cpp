@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which samples of a stream each rank gets, against the reference's IterableDatasetShard.
 #include <gtest/gtest.h>
 

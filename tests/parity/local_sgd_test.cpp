@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights that are averaged now and then, on 1, 2 and 3 processes.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

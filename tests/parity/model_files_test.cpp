@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Folders of save_model() that the reference wrote: they load, and the same model is saved into the same files.
 #include "checkpoint/formats/model_files.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes of module trees, from shapes alone.
 #include "nn/module_sizes.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Module trees of the fixtures about sizes and device maps.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions on trees of tensors, against the reference's utils.operations.
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>

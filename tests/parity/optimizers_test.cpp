@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every optimizer against torch.optim: parameters after some steps, state dicts in both directions.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Padding to the largest size over the ranks.
 #include <gtest/gtest.h>
 

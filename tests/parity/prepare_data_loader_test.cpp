@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each rank's prepared loader gives and says, against the reference's prepare_data_loader.
 #include <gtest/gtest.h>
 

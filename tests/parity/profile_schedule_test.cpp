@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a profiler records of each step, and when a cycle is complete.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the CPU's default generator gives after a seed.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>

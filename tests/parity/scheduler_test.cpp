@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far prepared schedulers move: with accumulation, skipped steps, several processes.
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shuffled orders, against the reference's SeedableRandomSampler and torch's own draws.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints that the reference wrote of sharded models, under FSDP and DeepSpeed: they load on any number of ranks,
 // sharded or not, and training continues as the reference's does.
 #include <ATen/TensorOperators.h>

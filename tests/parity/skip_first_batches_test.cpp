@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Leaving out the first batches, against the reference's skip_first_batches.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sharing of lists, tensors and maps between ranks.
 #include "state/split.hpp"
 

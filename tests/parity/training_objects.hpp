@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models, optimizers and loaders as the reference's scripts make them.
 #pragma once
 

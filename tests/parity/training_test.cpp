@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole training runs of two small models from stored weights and data.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

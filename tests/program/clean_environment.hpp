@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An environment of the test's own, as long as it lives.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Answers and events of completions and embeddings, and the ends of texts by strings.
 #include "cli/models/completion_answer.hpp"
 

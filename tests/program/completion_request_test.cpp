@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests of completions, chats and embeddings: fields, defaults, and refusals that name the field.
 #include "cli/models/completion_request.hpp"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The commands of the program `accel` around configurations: questions on a terminal, files, conversions, completions, pages.
 
 usage: config_command_test.py PATH_OF_ACCEL "INSTALLED_PAGE ..." [unittest argument ...]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A folder with files as the kernel and drivers have them, of a machine that is not this one.
 #pragma once
 

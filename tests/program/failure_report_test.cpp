@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the launcher says of ranks that failed, and what it takes from the kernel for it.
 #include "launch/ranks/failure_report.hpp"
 

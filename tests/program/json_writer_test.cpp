@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What JSON documents look like when they are written part by part.
 #include "json/json_writer.hpp"
 

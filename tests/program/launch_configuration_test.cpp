@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The reference's configuration files, read as its classes hold them.
 #include "config/launch_configuration.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a launch would use, with sources and losers.
 #include "launch/plan/launch_explanation.hpp"
 

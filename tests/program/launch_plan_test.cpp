@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `accel launch` starts: as the reference's launcher for each of its configuration files and command lines, but
 // for the differences that stand here with their reasons.
 #include "launch/plan/launch_plan.hpp"

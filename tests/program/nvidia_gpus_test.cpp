@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the report of a machine says of its NVIDIA GPUs.
 #include "launch/nvidia_gpus.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Processors of ranks on machines that are described by files as the kernel has them under /sys and the driver under
 // /proc.
 #include "machine/processor_affinity.hpp"

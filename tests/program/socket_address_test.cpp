@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Addresses of hosts: how users write them, how they are looked up, and what they say.
 #include "os/socket_address.hpp"
 

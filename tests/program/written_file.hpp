@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file with a name of its own, for one test.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // YAML and JSON as trees, and back.
 #include "config/yaml_document.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The HTTP server with clients that behave, that are slow, that leave, and that send too much.
 #include "http/server/http_server.hpp"
 

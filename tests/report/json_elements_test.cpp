@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elements of JSON documents that are read in chunks of any size.
 #include "report/json_elements.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lines of files that grow, are cut off, replaced, or hold no lines at all.
 #include "report/line_file.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lines of metrics.jsonl: every type, and what is damaged.
 #include "report/metrics_reader.hpp"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The command `accel report`: what it reads and refuses, the page as a browser shows it, and the page that is served.
 
 usage: report_page_test.py PATH_OF_ACCEL [unittest argument ...]

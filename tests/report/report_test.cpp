@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Folders of runs, what is read of them over time, and the data of the page.
 #include "report/report.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests of HTTP that come in parts, that are wrong, and that are too long.
 #include "http/server/request_parser.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Series: order, resumed steps, reduction that keeps peaks.
 #include "report/series.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Traces: self times, our spans by kind, a few steps in detail, damage.
 #include <gtest/gtest.h>
 

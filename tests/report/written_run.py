@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Folders of runs as a training writes them, for tests and measurements: always the same values."""
 
 import json

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LibTorch's interface of the devices' memory.
 #include <c10/core/CachingDeviceAllocator.h>
 

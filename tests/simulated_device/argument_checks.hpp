@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the operators of a device refuse among their arguments, as CUDA's do.
 #pragma once
 

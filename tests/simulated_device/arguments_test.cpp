@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators refuse the tensors of other devices, types and layouts that CUDA's refuse.
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/_amp_update_scale.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Autocast on the device: the operators and the rules of LibTorch's autocast on CUDA.
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recording of a stream while a graph is captured: the work of its operators and copies, to be done again.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies: blocking ones and those for which the host does not wait, conversions, and between devices.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>

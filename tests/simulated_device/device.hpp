@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The devices: what each has, and which is current on a thread.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Failures on demand: each is an error of one call, and what follows works.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generators of random numbers of a device. They draw what LibTorch's generator of the CPU draws from the same seed.
 #pragma once
 

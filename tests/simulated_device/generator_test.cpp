@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers of a device: those of the CPU with the same seed.
 #include <ATen/Context.h>
 #include <ATen/ops/dropout.h>

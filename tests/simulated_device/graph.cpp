@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "graph.hpp"
 
 #if __has_include(<ATen/core/GraphImplInterface.h>)

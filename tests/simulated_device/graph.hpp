@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs of a device: LibTorch's interface for what a stream records and does again.
 #pragma once
 

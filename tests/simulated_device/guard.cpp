@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "guard.hpp"
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Current device, streams and events, for LibTorch.
 #pragma once
 

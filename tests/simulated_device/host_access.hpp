@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The message of a program that dies because the host touched memory of a device.
 #pragma once
 

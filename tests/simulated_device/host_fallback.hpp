@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators of the device that compute on the host, by the kernels that LibTorch has for the CPU.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "host_kernel_call.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>

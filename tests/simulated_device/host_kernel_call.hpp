@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A call of a kernel of the CPU for an operator of a device.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors of the host that stand for tensors of a device inside of an operator.
 #pragma once
 

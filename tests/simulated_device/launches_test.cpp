@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What counts as a launch of a kernel.
 #include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_foreach_copy.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of one device: a range of addresses that the host cannot touch, and the same memory at other addresses, which
 // only the device's operators use.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of a device: out of reach of the host, limited, poisoned where it has no value, counted.
 #include <ATen/DLConvertor.h>
 #include <ATen/DeviceAccelerator.h>

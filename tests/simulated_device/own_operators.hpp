@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that LibTorch computes otherwise on the CPU than on other devices: here as on the CPU, so that the bits are
 // the same.
 #pragma once

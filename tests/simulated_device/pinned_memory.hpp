@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pinned host memory: memory of the host whose addresses are registered, so that copies from and to it need not wait.
 #pragma once
 

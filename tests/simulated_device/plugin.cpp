@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Registers the device when the library is loaded, and has the functions for tests.
 #include <c10/core/DeviceType.h>
 #include <torch/library.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random programs of operators, copies and events on several streams and devices, with random delays: if every step
 // waits for the last use of what it touches, the result is that of the same program on the CPU, one step after another.
 #include <ATen/ops/empty.h>

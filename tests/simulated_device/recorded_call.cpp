@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "recorded_call.hpp"
 
 #include <ATen/ops/empty_strided.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A call of an operator that is made again, with the same tensors: what they hold is read then.
 #pragma once
 

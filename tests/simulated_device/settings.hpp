@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Settings of all simulated devices, from environment variables and simulated_device_configure().
 #pragma once
 

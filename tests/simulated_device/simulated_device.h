@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The simulated device: an accelerator inside a LibTorch without one, for tests. The library is loaded with dlopen()
  * and registers itself as the device "sim"; these functions are found with dlsym().
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The simulated device for GoogleTest: loaded once in a process, and as it was after each test.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "storage_operators.hpp"
 
 #include <ATen/EmptyTensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stream: tasks that run one after another, beside the host.
 #pragma once
 

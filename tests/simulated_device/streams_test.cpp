@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams and events: what waits sees the values, what does not wait does not.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model that is trained on a device has the bits of one that is trained on the CPU.
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs that use LibTorch themselves. Only public headers: this is what such a program sees.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Folders of models go from transformers to libaccel and back: what save_pretrained() writes is loaded, saved again under the same names,
 and read by from_pretrained().
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program that has loaded another LibTorch before libaccel: it gets an error, and lives on.
  *
  * usage: other_libtorch LIBACCEL LIBC10 LIBTORCH_CPU [VERSION]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """libaccel and Python's torch in one process: they share one LibTorch, or there is a clear error.
 
 usage: python_torch_test.py LIBACCEL LIBTORCH_VERSION

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loads torch and libaccel in a given order, and computes the same gradient with both on one memory.
 
 usage: python_torch_worker.py LIBACCEL torch|accel

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes a C source that stands in for another LibTorch: all symbols that libaccel takes from the real one, and a version.
 
 usage: stand_in_libtorch.py NM LIBACCEL LIBTORCH_FOLDER VERSION OUTPUT

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of torch.save() are read by libaccel, and what it writes is read by torch.load(weights_only=True): values of all kinds, both
 layouts, every protocol.
 

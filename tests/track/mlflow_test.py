@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs of MLflow: its REST interface, of a server that stands in for it and checks what it gets; its file store; and, where
 $ACCEL_MLFLOW_PYTHON is an environment with the package, the real server and client.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run in a folder of its own, which is removed.
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """TensorBoard's own reader on event files of the library. Runs itself in an environment that has the package.
 
 usage: tensorboard_test.py TRACKED_RUN PYTHON

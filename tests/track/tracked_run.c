@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A run with trackers, for tests that look at what it leaves behind.
  *
  *     tracked_run FOLDER TRACKERS FIRST_STEP END_STEP [slow] [all] [unfinished | returns]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What runs leave behind that end in every way: kills, a full disk, a second process, a folder that is removed.
 
 usage: tracked_runs_test.py TRACKED_RUN

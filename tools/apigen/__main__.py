@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes everything that follows from include/accel.h: its description api/accel.json, and from that the files below.
 
 usage: python3 tools/apigen SOURCE_ROOT [--check]
@@ -13,6 +14,7 @@ import json
 import pathlib
 import sys
 
+import licence
 import lint
 
 EMITTERS = [importlib.import_module(f"emit_{name}") for name in (
@@ -47,7 +49,7 @@ def outputs(root, api):
     for emitter in EMITTERS:
         files.update(emitter.emit(stored, root))
     files[".gitattributes"] = attributes([*files, *(part.HEADER for part in GENERATED_PARTS)])
-    return files
+    return {path: licence.named(path, content) for path, content in files.items()}
 
 
 def attributes(names):
@@ -71,12 +73,13 @@ def main():
         api = parse.describe(path)
         for part in GENERATED_PARTS:
             file = root / part.HEADER
-            if file.is_file() and file.read_text() == part.header(api):
+            content = licence.named(file, part.header(api))
+            if file.is_file() and file.read_text() == content:
                 continue
             if "--check" in sys.argv:
                 print(f"{file} is old; run python3 tools/apigen and commit the result")
                 return 1
-            file.write_text(part.header(api))
+            file.write_text(content)
             print(f"wrote {file}")
             api = parse.describe(path)
     except parse.HeaderError as error:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the parameters and results of a C function look in C++: what include/accel.hpp takes and returns."""
 
 import re

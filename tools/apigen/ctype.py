@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Takes C types apart: `const char *const *` is a pointer to a const pointer to a const char."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads the comment in front of a declaration: a summary, a description, and tags."""
 
 import re

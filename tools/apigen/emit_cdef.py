@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The header for parsers that know C's declarations but no preprocessor: api/accel.cdef, which LuaJIT and cffi read as it is."""
 
 import ctype

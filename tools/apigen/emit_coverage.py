@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which function can be called from which language: api/coverage.md.
 
 raw: in the generated layer. wrapped: the layer above it has it too; by hand where a reason stands there. Everything else has a reason.

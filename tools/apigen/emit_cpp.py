@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The C++ layer include/accel.hpp: generated classes and functions, put into the hand-written rest, accel.hpp.in.
 
 A line `//@ NAME` of that file is replaced by what is generated, and `//@ members of CLASS` begins members that a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page of all environment variables, docs/environment.md: those of settings from the header, the others from environment.md.in."""
 
 import pathlib

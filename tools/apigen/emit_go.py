@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The package of Go: bindings/go/accel.go, put into the hand-written rest, accel.go.in.
 
 A thread's error must be taken before Go changes threads, so each function that can fail has a form in C that also gives its

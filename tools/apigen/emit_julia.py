@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The low layer of Julia: bindings/julia/src/LibAccel.jl, functions of the same names that throw on errors."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The regular functions of the package of Julia: bindings/julia/src/generated/, after api/languages.yaml and otherwise by rule."""
 
 import re

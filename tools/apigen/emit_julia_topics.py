@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The exports and submodules of the package of Julia: bindings/julia/src/generated/topics.jl, after api/languages.yaml."""
 
 import textwrap

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of the options structs, by which they are read, checked and enumerated."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """include/accel/options_init.h: the name of each options struct, and the macro with which every field of it is unset."""
 
 import pathlib

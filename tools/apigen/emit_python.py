@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The classes of Python that repeat a function of the header: bindings/python/accel/generated/, after api/languages.yaml."""
 
 import re

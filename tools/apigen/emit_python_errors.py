@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The exceptions of Python's package: bindings/python/accel/generated/errors.py, after api/python.yaml."""
 
 import languages

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The methods of Python's classes that are one call of the engine: bindings/python/accel/generated/methods.py, after api/languages.yaml."""
 
 import textwrap

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The names of the reference in Python's package: bindings/python/accel/generated/names.py, after api/python.yaml."""
 
 import textwrap

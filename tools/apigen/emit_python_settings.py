@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The dataclasses of settings and the enums of Python's package: settings.py and enums.py of bindings/python/accel/generated/, after TABLE."""
 
 import ast

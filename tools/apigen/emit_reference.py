@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The reference of the C API: docs/api.md, with a page for each section in docs/api/."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The foreign function interface of Rust: bindings/rust/accel-sys/src/generated.rs and the test of its layouts."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Closures of Rust as callbacks: for each callback of one function the C function that calls a closure, in the module of its topic."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The regular functions of the crate `accel` of Rust: methods of its types. What the header does not say of them stands in api/languages.yaml."""
 
 import re

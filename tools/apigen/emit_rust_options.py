@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The builders of the crate `accel` of Rust, one for each options struct, and the enumerations of their choices."""
 
 import re

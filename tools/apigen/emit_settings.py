@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The engine's structs of settings: for each options struct its fields with their defaults, each with the source of its value.
 Each has a header of its own, in the folder of its header of include/accel, and so has each enumeration: a change of one compiles little anew.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Type stubs of the low layer of Python: bindings/python/accel/capi.pyi, for editors and type checkers."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tests in C that follow from the description: layouts, names, and the table of functions that refuse wrong arguments."""
 
 import textwrap

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The low layer of Python: bindings/python/accel_generated.i, which bindings/python/capi.i includes.
 
 capi.i has the typemaps, once for each kind of parameter; here stands which parameter of which function is of which kind.

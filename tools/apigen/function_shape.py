@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each parameter of a C function is, for the back ends that make a language's own functions of them."""
 
 import re

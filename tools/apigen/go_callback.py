@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A callback of the C API in Go: C calls a C function of the callback's type, that an exported Go function, that the program's."""
 
 import ctype

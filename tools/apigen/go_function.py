@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A function of the C API in Go."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The names and types that Go has for those of the C API, and its comments."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of api/: languages.yaml says what the header does not of functions in a language, python.yaml what Python's package has besides."""
 
 import re

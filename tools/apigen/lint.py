@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks a description of the header against docs/conventions.md. Each finding says where, which rule, and how to do it."""
 
 import re

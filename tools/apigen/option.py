@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the comment of a field of an options struct says, in this form:
 
     double beta2; /* The decay of the second moment. In [0, 1). Variable ACCEL_BETA2. Default 0.999 */

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads include/accel.h, with the files that it includes, by libclang and gives its description, the content of api/accel.json."""
 
 import os

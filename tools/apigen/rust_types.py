@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The names that the crate `accel` of Rust has for what is in the header, and its comments."""
 
 import os

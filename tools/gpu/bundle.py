@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A bundle as the script finds it: what bundle.json says, the torch that is here, and the environment of its programs."""
 
 import gzip

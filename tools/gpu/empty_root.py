@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts a bundle in an empty root, empty_root.py BUNDLE TORCH: a C library, the C++ runtime, the torch and its Python are there, and nothing else of this machine."""
 
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes one folder with all that a machine needs that has a torch and no build of libaccel: make_bundle.py [OPTION...] OUT
 
 It has the engine, its plugins, the programs, tests, benchmarks and examples, the Python package, the libraries that a bare Ubuntu 24.04 or

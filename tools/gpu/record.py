@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is written of a run while it goes on, so that a script that is stopped has all until then."""
 
 import datetime

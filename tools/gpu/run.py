@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs the steps of steps.py with a bundle and writes what came of them: run.py BUNDLE OUT [SECONDS]
 
 OUT gets steps.log (what the steps print, line by line as they print it), results.jsonl (a record for each step, as soon as it ends),

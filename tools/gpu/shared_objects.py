@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs and libraries: what they need, where they look for it, and what of that a machine without this build lacks."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One step as a process: its output goes to the log as it comes, its time is limited, and nothing of it is left behind."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The steps of a run on a device, in the order in which they begin, and where each makes sense.
 
 A step is a command. It passes with status 0; status 77 means that it could not run here, and its last line why. What it prints as a

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes what a run on a GPU showed into the documentation: table.py OUT [--docs FOLDER]
 
 OUT is the folder that run.sh wrote. In docs/devices.md the last column of "What ran where" and of "The script for a GPU", in

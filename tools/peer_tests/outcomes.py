@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plugin of pytest: writes the outcome of each test as a line `FILE::CLASS::TEST OUTCOME` to the file $ACCEL_PEER_OUTCOMES.
 
 Each test starts from the same random numbers. Some compare two draws of weights by their sums, which agree once in about 1,000 runs.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """record_names.py FOLDER: the public names of each module of Accelerate, from its sources, as JSON.
 
 FOLDER is that of the package. Names of test tools and of other packages are left out. The result is bindings/python/tests/accelerate_names.json.

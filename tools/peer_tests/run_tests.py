@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs Accelerate's own tests with the package accel in its place.
 
 tests/peer/baseline.txt has the tests that Accelerate passes itself on a machine without GPU and network; the others count for nobody.

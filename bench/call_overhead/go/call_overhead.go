@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Workload call_overhead in Go: nanoseconds of one Tensor.Numel(), or with the argument "operator" of one addition of four
 // numbers by Op.Call(); the least of the rounds.
 package main

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """
 Distributed training: Julia's own types and idioms over libaccel. `Accel.LibAccel` has every function of C under its own name.
 

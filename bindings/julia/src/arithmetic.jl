@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Julia's own operators on tensors, with the meaning that they have for arrays: what is done to each element has a dot.
 
 # Operators are found when they are first used: the library is not there while Julia compiles the package. It is one pointer, so

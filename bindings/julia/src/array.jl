@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Arrays of Julia over the memory of tensors.
 
 """The dimensions of a tensor from the fastest in memory to the slowest, when there are no gaps; else nothing."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Functions that C calls back: always on the thread of the outer call. `user_data` roots the function (keep.jl), and nothing is
 # thrown through C: what a function throws comes out of the outer call (errors.jl).
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Files: tensors, models, and whole training states.
 
 """    save(path, value; metadata = nothing, options...)

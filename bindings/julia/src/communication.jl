@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Collectives. All ranks make the same calls in the same order. After an interruption the collective itself continues, and the state
 # is of no more use.
 

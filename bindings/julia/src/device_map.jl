@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """    infer_auto_device_map(model, max_memory = nothing; options...)
 
 Fills one device after the other with the modules of a model in their order. Gives the device map, and why each part is where it is;

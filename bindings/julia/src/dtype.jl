@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Types of elements are Julia's own; devices are those of C.
 
 """The upper half of a Float32, for storage; compute with `Float32(x)`."""

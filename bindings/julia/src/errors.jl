@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Errors of the library are `AccelError`s. What a callback throws goes through C as a status, and comes out of the outer call as
 # it was thrown.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Objects that own one reference of a handle. They are passed to LibAccel as they are.
 
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Elements that have no view, because they lie anywhere: by a mask, by numbers, or backwards.
 
 """Elements of a tensor that are written: `tensor[mask] .= 0`."""

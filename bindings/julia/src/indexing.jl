@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Elements and parts of tensors, with Julia's indices: t[2, 3] is a number, t[1:2, :] and t[t .> 0] copies, and view(t, 1:2, :)
 # shares. Views of one element are tensors, and autograd goes through them, as through copies.
 

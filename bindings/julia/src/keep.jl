@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What C holds of Julia: arrays whose memory a tensor shares, and functions that C calls back. It is rooted until C lets go of it,
 # which may happen on any thread, where Julia must not run: so the `destroy` of C posts a semaphore of libuv, and Julia looks
 # at the semaphores after each garbage collection.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Ranks that the program starts itself.
 
 # The process ends without Julia's own end.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The usual functions of LinearAlgebra; all go through autograd. Others are LibTorch's: aten.linalg_NAME.
 using LinearAlgebra: LinearAlgebra
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Finds libaccel and loads it at the first call: `using Accel` succeeds without it, and says nothing.
 import Libdl
 using Pkg: Artifacts

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 const Key = Union{String,Int}
 
 """A map with strings or integers as keys that keeps their order, as the library's maps do."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Memory of other arrays that a tensor may share: by its pointer, or not at all.
 using LinearAlgebra: Adjoint, Transpose
 

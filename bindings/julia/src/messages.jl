@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The library's own messages as @info, @warn and @error. They may come from threads on which Julia must not run, so the library writes
 # them to a file that is nothing but memory, and never waits. Julia reads it in between: after batches, collectives and states, and
 # five times a second while a task has time.

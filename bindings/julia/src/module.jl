@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Nodes of a model: layers, models from configurations, and modules whose forward is Julia's.
 
 @doc """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Loggers and progress bars: Julia's own logging goes to the engine's sinks, and loops have bars as in ProgressMeter.
 
 run_logger(level, logger, message, block) =

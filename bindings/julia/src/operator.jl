@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Every operator of LibTorch: `aten.softmax(x, 1)`, or an `Op` that is found once.
 
 """

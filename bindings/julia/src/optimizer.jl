@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Optimizers: those of torch.optim and others with its names, and updates that Julia computes.
 
 @doc """

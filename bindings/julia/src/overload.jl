@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # `aten.add(a, b; alpha = 2)`: the engine finds the overload that is for the arguments.
 
 # What was found is read without a lock: tables are never changed, but replaced by longer ones.

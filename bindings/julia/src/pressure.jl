@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Julia's collector does not see what tensors weigh: a collection is asked for whenever new ones have come to so many bytes.
 
 const LIMIT = Threads.Atomic{Int}(512 << 20)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The profiler: `profile` is a block, and a callback when a cycle is complete.
 
 run_trace_ready(handle, block) = callback_status() do

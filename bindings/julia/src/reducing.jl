@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Sums and their like: over all elements a tensor without dimensions, through which autograd goes; with `dims` these have size 1.
 using Statistics: Statistics
 

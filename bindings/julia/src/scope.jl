@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Scopes are `do` blocks. They belong to a thread of the operating system, so a task stays on its thread inside.
 
 function scoped(body::Function, open::Function, arguments...)

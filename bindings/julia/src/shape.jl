@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Shapes as Julia has them: the elements of a tensor are in the order of an array's, its first index fastest.
 
 """Two tensors are equal when their sizes and all elements are."""

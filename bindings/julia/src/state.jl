@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The program's seat in the job.
 
 """The number of a name: constants of C are symbols in Julia."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Tensors of LibTorch. Their indices are Julia's, from 1; LibTorch's operators (`aten`) keep LibTorch's own numbering.
 
 @doc """

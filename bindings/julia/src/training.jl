@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The training loop: objects prepared for the job, micro-batches, backward.
 
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Functions on every tensor of a nested value.
 
 """    map_tensors(function, value): the same tree with the function applied to each tensor"""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Nested values: nothing, truths, numbers, text, bytes, tensors, types, devices; vectors are lists, tuples are tuples, named tuples and
 # dictionaries are maps.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What functions of Base, Statistics and LinearAlgebra give for tensors is what they give for arrays.
 using LinearAlgebra, Statistics
 

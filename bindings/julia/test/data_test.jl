@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 using Random: MersenneTwister
 
 @testset "iteration" begin

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 lists(item) = [Array(part) for part in item]
 
 @testset "of tensors" begin

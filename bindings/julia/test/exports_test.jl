@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Names that a program with Flux, Lux or their parts has already, as these packages export them.
 import LinearAlgebra
 

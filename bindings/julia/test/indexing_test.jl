@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Tensors as arrays: what holds for an array holds for the tensor over it.
 using Statistics
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Where the library is found, and what is said without it: in processes of their own, and of a function's answer.
 build_info() # loads it
 const SHARED_LIBRARY = first(filter(path -> startswith(basename(path), "libaccel.so"), Libdl.dllist()))

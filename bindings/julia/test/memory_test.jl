@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 alive() = Accel.LibAccel.accel_debug_live_objects()
 
 function settled()

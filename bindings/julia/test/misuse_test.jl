@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 @testset "after close" begin
     tensor, model, optimizer = Tensor([1.0]), Linear(1, 1), SGD(Linear(1, 1))
     foreach(close, (tensor, model, optimizer))

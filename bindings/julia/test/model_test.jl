@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 @testset "layers" begin
     x = Accel.randn(Float32, 2, 4)
     @test size(Linear(4, 3)(x)) == (2, 3)

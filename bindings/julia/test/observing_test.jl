@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Loggers, progress bars, step reports.
 using Logging
 state = State(cpu = true)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 @testset "Julia's operators" begin
     a, b = [1.0 2; 3 4], [5.0 6; 7 8]
     x, y = Tensor(a), Tensor(b)

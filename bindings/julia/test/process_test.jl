@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Signals, forks and threads: in processes of their own.
 using Sockets
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 @testset "a block is recorded" begin
     State(cpu = true) do state
         mktempdir() do folder

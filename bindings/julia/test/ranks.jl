@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Two ranks: accel launch --num-processes 2 -- julia --project=bindings/julia bindings/julia/test/ranks.jl
 using Test, Accel, Accel.Collectives, Accel.Data, Accel.Layers, Accel.Optimizers, Accel.Processes, Accel.Tensors, Accel.Training,
     Accel.Values

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Runs the snippets of README.md, each in a module of its own, and its commands: readme.jl ROOT. Those that only say where the
 # build is are left to the test's environment.
 using Test, Accel

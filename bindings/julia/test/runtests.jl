@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The tests of one process: julia --project=bindings/julia bindings/julia/test/runtests.jl. Those of several are in ranks.jl.
 using Test, Accel, Libdl
 using Accel.Library, Accel.Values, Accel.Processes, Accel.Collectives, Accel.Tensors, Accel.Autograd, Accel.Layers, Accel.Optimizers,

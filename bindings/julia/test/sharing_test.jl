@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Which arrays are shared, and which are refused: none is copied without a word.
 
 # Stands for an array of another device: it has a pointer that is none of the CPU's, and elements only one by one.

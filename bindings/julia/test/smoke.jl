@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The low layer at work, once on each of two ranks: a state, a tensor, an operator and a gather; then errors and what is left.
 # The C program layout_probe (its path is the argument) prints the layouts that are compared.
 include(joinpath(@__DIR__, "..", "src", "LibAccel.jl"))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 @testset "an array is shared, with its indices" begin
     array = Float32[1 2 3; 4 5 6]
     tensor = Tensor(array)

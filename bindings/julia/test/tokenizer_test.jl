@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The engine's tests compare ids with those of the reference; here is what Julia adds.
 const WORDS = """{"version": "1.0", "pre_tokenizer": {"type": "Whitespace"},
     "model": {"type": "WordLevel", "vocab": {"<u>": 0, "hello": 1, "world": 2}, "unk_token": "<u>"}}"""

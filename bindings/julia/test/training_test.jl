@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 @testset "a loop" begin
     State(cpu = true, gradient_accumulation_steps = 2) do state
         seed!(state, 0)

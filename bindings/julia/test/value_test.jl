@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 roundtrip(object) = Accel.result(out -> Accel.lend(value -> Accel.LibAccel.accel_value_copy(value, out), object))
 
 @testset "there and back" begin

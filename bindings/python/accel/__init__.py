@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Distributed training through libaccel.
 
 The names are those of Hugging Face Accelerate and, for models, optimizers and data, of torch. `import accel` is light: the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests share: a state of its own for each test, and scripts in several ranks."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Captured steps on a simulated accelerator, of the package's own models and of torch's: the bits of steps without a capture. Run by
 test_captured_steps.py in a process with ACCEL_DEVICE_PLUGINS."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training under fp8 on a simulated accelerator: captured steps have the bits of ordinary ones, and the losses of the CPU. Run by test_fp8.py in a
 process with ACCEL_DEVICE_PLUGINS."""
 

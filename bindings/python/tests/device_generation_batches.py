@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Generation batches on a simulated accelerator, also with weights that are offloaded from it. Run by test_generation_batches.py in a process with
 ACCEL_DEVICE_PLUGINS."""
 

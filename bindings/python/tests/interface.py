@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interface of a package as data: the kind and the signature of each name, and the attributes of the objects that a training makes.
 
 interface.py PACKAGE prints it as JSON. accelerate_interface.json is what it says of Accelerate 1.15.0 under torch 2.13.0 on the CPU;

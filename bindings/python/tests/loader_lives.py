@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random lives of a prepared loader of torch: a run that saves its state somewhere and goes on, and another one that loads it there, which
 must see the same batches and draw the same numbers. `python loader_lives.py FIRST COUNT`, in one process or in each rank of a job."""
 

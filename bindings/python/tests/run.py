@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the tests of this folder with pytest; 77 where that is missing.
 
 usage: run.py [--torch PYTHON] [--without] [FILE ...] [OPTION OF PYTEST ...]

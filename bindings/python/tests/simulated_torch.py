@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulated accelerator in torch's Python, for programs of the tests that run in a process of their own."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The low layer at work: two ranks as threads, each with a state, a tensor, an operator and a gather; then callbacks, errors
 and what is left. That the ranks can wait for each other shows that the interpreter's lock is let go."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Modules that stand for packages which are not installed, and record what is called."""
 
 import sys

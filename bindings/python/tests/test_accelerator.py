@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The training loop on one rank, its settings, checkpoints and tools; test_ranks.py has several ranks."""
 
 import datetime

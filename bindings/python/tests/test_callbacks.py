@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a callback raises comes out of the outer call as it is, whatever kind of callback it is and whichever thread it ran on."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Captured steps: on the CPU they are ordinary ones; on a simulated device they are recorded."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints of the package: projects, hooks, generators of Python, files of torch."""
 
 import os

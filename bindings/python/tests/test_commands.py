@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The modules of Accelerate's commands: layers over the program accel."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of which each rank has some positions of the sequences: they train as in one process."""
 
 import logging

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Datasets, orders and loaders on one rank; test_ranks.py has several."""
 
 import copy

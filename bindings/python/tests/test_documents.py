@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The snippets of the README run, and the page about porting shows what the two scripts differ in."""
 
 import difflib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trackers of the engine from Python: what reaches their files, and what does not."""
 
 import csv

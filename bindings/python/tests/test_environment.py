@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Environment variables of programs and their tests, and what processors a rank has."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Errors come out as exceptions with their class, code and place; those of callbacks as they were raised."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The end of the interpreter while threads of the library are in callbacks, or on their way to them."""
 
 import os

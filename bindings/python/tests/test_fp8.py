@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The recipes of fp8: their fields, variables and checks, and what an Accelerator makes of them."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sequences that are generated together: with each kind of placement they get the tokens of the whole model."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The loss scale of an Accelerator, as programs of torch read and set it."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`import accel` is light, and finds LibTorch where it should."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """With JAX in the same process: arrays pass in both directions without a copy."""
 
 import pytest

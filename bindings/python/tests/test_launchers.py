@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Launchers of functions: their checks, restarts, endings, and what the ranks are told."""
 
 import json

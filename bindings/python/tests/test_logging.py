@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loggers, sinks of the engine, progress bars and tracebacks."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MegatronLMPlugin: its fields, and what the ranks do by them."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models by subclassing, the engine's layers, hooks, state dicts."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`accel.ops`: every operator, its overloads, its documentation."""
 
 import inspect

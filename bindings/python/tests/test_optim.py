@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Optimizers and schedules: arguments, groups, state dicts, the program's own update."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Structs of options of the low layer: made by name, without attributes that are not fields, and as editors see them."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sizes of the mesh, and the handlers that say how models are split along it, under the reference's names."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of accel in stages, for inference, and where chains of parts are cut."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each process of a job is, and what only some of them do, as in the reference."""
 
 import accel

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The profiler, step reports and metrics from Python. Programs of torch are in test_torch_profiling.py."""
 
 import json

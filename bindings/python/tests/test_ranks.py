@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several ranks: collectives, training that is the same on all of them, shares of data, Ctrl-C, losses, launchers."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parameters in arrays of NumPy, whose gradients the program computes."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings of sharding: FullyShardedDataParallelPlugin and DeepSpeedPlugin, from code and from the environment."""
 
 import base64

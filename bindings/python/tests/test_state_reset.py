@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `_reset_state()` of the state classes forgets, and what it leaves as it is."""
 
 import accel

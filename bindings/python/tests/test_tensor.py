@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensors: values, operators, parts, memory shared with others."""
 
 import array

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models whose layers are split over ranks: they train as in one process."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tokenizers. The engine's tests compare ids with those of the reference; here is what Python adds."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """With torch in the same process: tensors pass in both directions without a copy, whichever was imported first."""
 
 import importlib.util

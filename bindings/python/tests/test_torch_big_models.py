@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of torch that are made without memory, spread over devices, and kept in files."""
 
 import contextlib

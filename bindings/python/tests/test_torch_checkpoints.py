@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints of programs of torch, and those of Accelerate itself where it is installed."""
 
 import logging

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of torch that the Accelerator compiles: they compute and train as without the compiler, alone, by several ranks, and sharded."""
 
 import pytest

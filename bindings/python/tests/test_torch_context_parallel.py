@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of torch and transformers of which each rank has some positions of the sequences."""
 
 import pytest

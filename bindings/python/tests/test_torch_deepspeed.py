@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Optimizers and schedules that DeepSpeed's configuration names, in programs of torch."""
 
 import math

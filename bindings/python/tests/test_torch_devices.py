@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs of torch on a simulated accelerator, each in a process of its own."""
 
 import pathlib

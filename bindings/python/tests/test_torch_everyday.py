@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Everyday calls of programs of torch that are written for the reference."""
 
 import importlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The examples of torch programs run, on two ranks."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Experts of models of torch: shared out over ranks, split over the axis tensor, or both, a model trains as in one process."""
 
 import pytest

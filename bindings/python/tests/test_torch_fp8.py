@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of torch under fp8: which layers compute in 8 bits, converted layers, several ranks."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kinds, signatures and attributes as in the reference: what interface.py says of this package, against its record of Accelerate 1.15.0.
 
 More parameters with defaults, and more attributes, are not a difference. Each other one stands in interface_differences.txt with its reason.

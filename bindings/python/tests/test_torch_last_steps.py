@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Steps of loaders that rank 0 reads whose batches have other sizes, or rows of other lengths, than the first ones."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state of a loader of torch, taken anywhere: what loads it sees what the run saw that went on."""
 
 import pathlib

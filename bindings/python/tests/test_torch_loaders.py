@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loaders of torch, prepared: they stay torch's, and the ranks share their batches."""
 
 import collections

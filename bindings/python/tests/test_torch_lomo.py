@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Optimizers of the package lomo_optim, which update in a backward of their own. A class with their methods stands for them."""
 
 import sys

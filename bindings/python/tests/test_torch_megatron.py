@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training under Megatron-LM's settings: the same as a plain loop."""
 
 import dataclasses

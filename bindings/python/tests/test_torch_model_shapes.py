@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The shapes of models of transformers, from their configurations."""
 
 import json

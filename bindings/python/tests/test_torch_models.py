@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of torch in the engine: calls, gradients over the ranks, precision, accumulation, checkpoints, copies."""
 
 import collections

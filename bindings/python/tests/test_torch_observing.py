@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trackers and the profiler with torch in the process."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Optimizers and schedulers of torch in the engine: when they step, what they compute, what is saved."""
 
 import copy

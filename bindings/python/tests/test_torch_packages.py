@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packages (.pt2): `accel compile` makes them of models of torch, and modules compute what these do."""
 
 import json

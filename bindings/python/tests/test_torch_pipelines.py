@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of torch and transformers in stages: inference by chunks, and generation."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A sample of the random programs with models of torch: sharded ones, and trainings that are killed in their saves. tools/long_tests.py runs
 thousands."""
 

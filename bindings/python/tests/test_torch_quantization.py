@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of torch whose linear layers are quantized by BnbQuantizationConfig."""
 
 import copy

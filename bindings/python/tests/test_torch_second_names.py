@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensors that a model has under several names, of which files, folders and mappings of weights have one."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints that Accelerate wrote of sharded models, under FSDP and DeepSpeed: load_state() continues them, on any number of ranks."""
 
 import json

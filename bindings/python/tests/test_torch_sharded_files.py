@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files of FSDP of this library's own models: torch.distributed.checkpoint and torch.load() read them, and what torch wrote is loaded."""
 
 import pytest

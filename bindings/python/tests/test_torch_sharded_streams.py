@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Streams of the package `datasets` with shards, of which each rank reads its own."""
 
 import itertools

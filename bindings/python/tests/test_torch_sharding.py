@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of torch that are sharded train as one process does; their weights are collected and saved whole, and load again."""
 
 import pytest

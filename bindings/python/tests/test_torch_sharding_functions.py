@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What scripts of torch call around sharding: whole parameters, functions of FSDP 2, files of weights and of optimizers, DeepSpeed's calling rule."""
 
 import textwrap

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Embeddings with sparse gradients in several ranks."""
 
 import copy

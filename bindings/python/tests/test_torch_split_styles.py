@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of torch that are split by each style of a plan, by rules for parameters, and with sequences between split layers."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of torch and transformers whose layers are split over ranks, by their plans or by rules."""
 
 import pytest

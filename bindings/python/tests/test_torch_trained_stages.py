@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of torch and transformers that are trained in stages: the same as in one process."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The functions of accel.utils on torch's tensors and modules."""
 
 import collections

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Folders of models of images: transformers writes them, accel opens, changes and saves them, and transformers reads them back."""
 
 import pytest

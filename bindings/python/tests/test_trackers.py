@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trackers: the rules of the registry, several of them together, and those of packages, which are stand-ins here."""
 
 import math

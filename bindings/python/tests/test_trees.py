@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The functions of accel.utils on trees, as the reference's, whose results are recorded in tests/parity/fixtures/operations.json."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Values keep their classes on their way through the engine: between ranks, in batches, checkpoints and calls."""
 
 import collections

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batches of torch's loaders on a simulated accelerator: they come from page-locked memory, with the values of the host. Run by
 test_torch_devices.py in a process with ACCEL_DEVICE_PLUGINS."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dispatched models of torch on a simulated accelerator: copies of them, and the memory that tied weights have. Run by test_torch_devices.py in a
 process with ACCEL_DEVICE_PLUGINS."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Optimizers of torch on a simulated accelerator: a training that is resumed has the bits of one that was not, and of torch's own. Run by
 test_torch_optimizers.py in a process with ACCEL_DEVICE_PLUGINS."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of torch whose weights are offloaded from a simulated accelerator compute what they do on the CPU; their weights come ahead. Run by
 test_torch_big_models.py in a process with ACCEL_DEVICE_PLUGINS."""
 

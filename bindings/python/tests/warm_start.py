@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes that run scripts, forked from one that has done their imports already: torch's take longer than most scripts.
 
 As a program it is such a process. It takes a line of JSON for each script, and answers with the number of its process; or for the end

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Finds libaccel, for the feature `linked` and as the program's first guess otherwise: where `$LIBACCEL` says, else in the wheel of
 //! python3, else where pkg-config says. Without the feature it never fails, because the program looks again when it runs.
 use std::path::{Path, PathBuf};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "accelerator/capture/captured_step.hpp"
 
 #include <c10/core/StreamGuard.h>

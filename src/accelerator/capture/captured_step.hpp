@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Captured step: a training step that a device records after some ordinary ones, and then does by one call.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host values: what of a step is decided on the host, and so stays in a recorded step until it is recorded again.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recorded step: one training step as a graph of the device, with the memory of its inputs and results.
 #pragma once
 

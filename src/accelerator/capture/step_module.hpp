@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Step module: a captured step as a module, whose calls take steps.
 #pragma once
 

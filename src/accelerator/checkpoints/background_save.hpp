@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The asynchronous save of a training state: its copy, and the thread that writes it.
 #pragma once
 

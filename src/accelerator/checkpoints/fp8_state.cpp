@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "accelerator/checkpoints/fp8_state.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state of recipes of fp8: which they are, and the histories of delayed scaling.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gradients of open accumulation windows in the state of a rank.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // State of models and of their optimizers, with parts of the tensors that this rank does not store as a whole. Any
 // number of ranks can load them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "accelerator/checkpoints/prepared_files.hpp"
 
 #include <ATen/core/ivalue.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "accelerator/checkpoints/project_checkpoint.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints of a project: their names, their number, the removal of the oldest, and saves in the background.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rank state: the training state that differs between ranks, and its conversion for another number of ranks.
 #pragma once
 

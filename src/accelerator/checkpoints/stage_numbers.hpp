@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stage numbers: the numbers of an optimizer's parameters in the whole model, where each rank of a pipeline has some.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tied copies: parameters that stages on several ranks have, of which a checkpoint holds the first one's values.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints of a training: everything that is prepared or registered, as a folder.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "accelerator/parameters/fp8_all_gather.hpp"
 
 #include <ATen/core/Tensor.h>

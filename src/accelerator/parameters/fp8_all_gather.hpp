@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fp8 all-gather: the weights of a prepared model that FSDP gathers in 8 bits, which are those that compute so.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole values of sharded parameters, for the application to read or change outside of forwards and backwards.
 // @deepspeed zero.GatheredParameters
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prepared parameters: a model whose gradients the application computes itself.
 #pragma once
 

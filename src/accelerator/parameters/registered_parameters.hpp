@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameters of an application with an autograd of its own: named memory that optimizers update in place.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exchange check: says, when an optimizer steps, which gradients the ranks have not exchanged, because their weights
 // drift apart without any other sign.
 #pragma once

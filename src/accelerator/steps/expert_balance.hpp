@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Balance of experts: after a step the biases of mixtures of experts move by the tokens of all ranks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "accelerator/steps/fp8_scales.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fp8 scales: the update of delayed scales behind each optimizer step, from the largest magnitudes that the ranks have
 // seen, in one collective for all layers.
 #pragma once

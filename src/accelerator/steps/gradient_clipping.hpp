@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient clipping: what is done to the gradients of prepared models between the backward and the step.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "accelerator/steps/loss_backward.hpp"
 
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loss backward: backward with the weights of gradient accumulation and the loss scale, and micro-batches, which
 // determine the weights.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "accelerator/steps/micro_batch.hpp"
 #include "config/generated/settings/state/state.hpp"
 

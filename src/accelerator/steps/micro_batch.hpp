@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Micro-batch of some models, as a guard: counts it, and turns the exchange of gradients off until the accumulation
 // window is complete.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizer update: the part of a prepared optimizer's step that all ranks of a model take together. Gradients are
 // completed, unscaled and clipped; an overflow on one rank is one on all, and ranks without inputs go along.
 #pragma once

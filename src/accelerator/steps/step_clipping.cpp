@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "accelerator/steps/step_clipping.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clipping that belongs to the steps of optimizers instead of to a call of the program: DeepSpeed's gradient_clipping.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "accelerator/steps/step_measurement.hpp"
 
 #include <ATen/core/ivalue.h>

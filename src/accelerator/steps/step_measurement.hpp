@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Step measurement: the reports of a rank's steps, and who gets them: the application, the trackers of the run, a
 // server of live metrics.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "accelerator/steps/update_outcome.hpp"
 
 #include <utility>

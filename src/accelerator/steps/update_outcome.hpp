@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Update outcome: whether the latest update of an optimizer was skipped, which the host may have to hear from a device,
 // and what waits for it.
 #pragma once

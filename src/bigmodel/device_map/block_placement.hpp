@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parts of a model on devices: the state and the result of each way to choose them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Places a model whose layers run one after the other so that the fewest bytes are off the accelerators.
 #pragma once
 

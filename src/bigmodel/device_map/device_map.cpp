@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bigmodel/device_map/device_map.hpp"
 
 #include <ATen/core/Tensor.h>

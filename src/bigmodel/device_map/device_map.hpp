@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device map: where each part of a model is kept.
 #pragma once
 

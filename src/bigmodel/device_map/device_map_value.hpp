@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device maps and memories as nested values: places are integers (accelerators) or texts.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Places of a device map, and which of them a module or tensor has.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chooses where the parts of a model are kept, from their sizes and the memory of the devices.
 #pragma once
 

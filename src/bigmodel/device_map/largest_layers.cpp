@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bigmodel/device_map/largest_layers.hpp"
 
 namespace accel::bigmodel {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The size of the largest layer that is still to be placed: what a device that computes with offloaded layers keeps
 // free.
 #pragma once

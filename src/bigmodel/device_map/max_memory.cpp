@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bigmodel/device_map/max_memory.hpp"
 
 #include <c10/core/Device.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bigmodel/device_map/module_tree.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A module tree as an array, with sizes: what placing it on devices looks at again and again.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fills one device after the other, in the order of the model.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bigmodel/device_map/tied_items.hpp"
 
 #include <algorithm>

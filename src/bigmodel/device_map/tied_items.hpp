@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which items of a queue must be placed together, because parameters in them are tied.
 #pragma once
 

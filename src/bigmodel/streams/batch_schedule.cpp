@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bigmodel/streams/batch_schedule.hpp"
 
 #include <ATen/ThreadLocalState.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batch schedule: several forwards of one model share a pass over its offloaded weights.
 //
 // Note: one pass for several batches. Each batch has a thread, and one of them computes at a time. Before its next

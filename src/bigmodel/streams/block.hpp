@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Block: a module whose offloaded weights come to the device together, before its forward, and go after it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Block buffers: the buffers that a stream of blocks has on its device. One that nothing holds any more is used again.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Block memory: the weights of a block side by side in one buffer on the device that computes with them.
 #pragma once
 

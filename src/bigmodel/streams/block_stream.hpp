@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Block stream: brings blocks to the device that computes with them, ahead of their use, within a budget of memory. It
 // executes the actions of the schedule (parallel/schedule/streaming_schedule.hpp): a thread of its own loads, while the
 // present block computes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Offload chain: whole models that are on a device one after the other, from their forward until the next one is
 // called.
 // @accelerate cpu_offload_with_hook, CpuOffload, UserCpuOffloadHook

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weight stream: blocks that come ahead, for modules that are not of this library, such as those of torch.
 #pragma once
 

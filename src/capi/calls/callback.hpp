@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Callback of the application with its user_data and destroy. destroy runs exactly once, with the last owner.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Guard of every function of the C API: converts exceptions to a status and the thread's error.
 #pragma once
 

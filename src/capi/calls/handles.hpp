@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Handles: the opaque structs of accel.h.
 #pragma once
 

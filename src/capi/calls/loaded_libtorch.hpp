@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks that the LibTorch of this process is the version that libaccel was built for. Versions have the same names but
 // other object layouts, so that the first operator would access wrong memory.
 #pragma once

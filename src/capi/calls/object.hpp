@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Object: the base of all handles. Each opaque type of accel.h is a C++ struct that derives from it, so that the
 // checked cast below is the only one.
 #pragma once

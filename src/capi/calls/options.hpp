@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads options structs by the tables of their fields, and parameters that may be unset.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks that this process can use the library: it has the right LibTorch, and was not forked from a process that had
 // used the library.
 #pragma once

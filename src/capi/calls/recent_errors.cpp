@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "capi/calls/recent_errors.hpp"
 
 #include <sys/syscall.h>

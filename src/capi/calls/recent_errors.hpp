@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process's latest errors, for applications that cannot query the threads of their calls. Plain memory, like the
 // thread's own error, so that recording cannot fail.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scopes: begin...end pairs, as Python's `with`. Each thread has a stack of open scopes.
 #pragma once
 

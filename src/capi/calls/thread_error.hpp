@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The thread's latest error. Plain memory: setting it cannot fail, and nothing is cleaned up at the end of the thread.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads LibTorch's error messages, of which some mean more than their class, and makes one line of each.
 #pragma once
 

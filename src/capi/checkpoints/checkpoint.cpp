@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 13 of accel.h: files of tensors, and of models.
 #include <memory>
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 13 of accel.h: looking into checkpoints.
 #include "checkpoint/inspection.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 13 of accel.h: training states, and the project that they belong to.
 #include <ATen/core/Tensor.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 4: collectives, blocking and asynchronous.
 #include <algorithm>
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 4: groups of ranks, which are states.
 #include "comm/group.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 4a: device meshes.
 #include "comm/mesh.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 10: layers and sequences that are split over ranks, and operators at the ends of split regions.
 #include <memory>
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 10: a batch through the stages of a model, which are on several ranks.
 #include <ATen/core/ivalue.h>
 

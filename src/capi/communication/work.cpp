@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 4: works of asynchronous calls.
 #include "comm/work.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 9: datasets with callbacks of the application.
 #include <memory>
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 9: functions of all datasets, and datasets of other datasets.
 
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 9: datasets of text files and images.
 #include <memory>
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 9: loops over batches that the application reads itself.
 #include <memory>
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 9: datasets of tensors.
 #include <memory>
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Configurations of `accel launch`, accel/configuration.h.
 #include "config/launch_configuration.hpp"
 

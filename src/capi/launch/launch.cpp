@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 15: ranks that this program starts itself, and what is known of the machine.
 #include <fcntl.h>
 #include <unistd.h>

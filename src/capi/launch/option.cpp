@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 15: configuration.
 #include <ATen/core/Dict.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 7: adapters of models.
 #include "nn/adapters/adapters.hpp"
 

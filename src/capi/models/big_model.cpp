@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 12: loading, dispatch and offload of models.
 #include <ATen/core/Tensor.h>
 

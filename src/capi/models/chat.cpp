@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chats as text and ids.
 #include <string>
 #include <utility>

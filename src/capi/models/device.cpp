@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 2: devices.
 #include "capi/models/device.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversion between accel_device_t and LibTorch's device.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 12: sizes of models and device maps.
 #include "bigmodel/device_map/device_map.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generation by decoders.
 #include "nn/generation/generate.hpp"
 

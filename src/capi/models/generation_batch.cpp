@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batches of sequences that get their tokens together.
 #include <ATen/core/Tensor.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "capi/models/generation_options.hpp"
 
 #include <string>

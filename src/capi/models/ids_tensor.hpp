@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ids as tensors on the CPU.
 #pragma once
 

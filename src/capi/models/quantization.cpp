@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 7: quantized models.
 #include <c10/core/ScalarType.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texts as values: STRING, or BYTES of UTF-8 where they contain a NUL.
 #pragma once
 

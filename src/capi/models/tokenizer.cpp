@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenizers: text to ids and back.
 #include "text/tokenizer.hpp"
 

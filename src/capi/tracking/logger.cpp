@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 14: loggers.
 #include "logging/logger.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 14: progress bars.
 #include <ATen/core/ivalue.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 14: reports on the training loop.
 #include "capi/generated/options/report.hpp"
 #include "accel.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "capi/tracking/tracked_pictures.hpp"
 
 #include <ATen/core/Tensor.h>

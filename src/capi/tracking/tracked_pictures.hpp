@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Images and figures as trackers get them: encoded.
 #pragma once
 

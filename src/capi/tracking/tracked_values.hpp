@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Converts values of the C API for trackers, to records and JSON.
 #pragma once
 

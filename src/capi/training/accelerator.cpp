@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 10: preparing objects, saving and loading.
 #include "accelerator/accelerator.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 8: optimizers and schedulers that the application implements.
 #include <cmath>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversion of accel_backward_options_t to the engine's options.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 10: search for the largest batch size that fits into memory.
 #include "accelerator/batch_size_search.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 10: local SGD.
 #include "parallel/localsgd/local_sgd.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 10: parameters whose gradients the application computes itself.
 #include "accelerator/parameters/prepared_parameters.hpp"
 

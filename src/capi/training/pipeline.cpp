@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 10: models in stages.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

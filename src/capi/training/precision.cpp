@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 10: the options of autocast, of the gradient scaler and of fp8.
 #include "capi/training/precision.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 10: seeds and random generators.
 #include <ATen/core/Tensor.h>
 

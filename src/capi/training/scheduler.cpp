@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 8: learning-rate schedulers.
 #include "optim/schedules/scheduler.hpp"
 

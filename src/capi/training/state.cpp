@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 3: process control.
 #include "state/state.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two callbacks of an application's object that is saved and loaded, as functions of the engine.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 10: backward, micro-batches, and gradients before the step.
 #include <ATen/core/Tensor.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 5: DLPack.
 #include "tensor/dlpack.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A key of a map, as it is looked up.
 #pragma once
 

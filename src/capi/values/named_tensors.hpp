@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Maps name -> tensor, and lists of names.
 #pragma once
 

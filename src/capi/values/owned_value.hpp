@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An accel_value_t with an owner, and what a value of each kind must have.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Owns a tensor handle that is passed to a callback or returned by it.
 #pragma once
 

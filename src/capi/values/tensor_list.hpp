@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays of tensor handles in the arguments of a call.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 5: tensors of an application that uses LibTorch itself. include/accel_torch.hpp is the other side.
 #include <ATen/core/Tensor.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversion between accel_value_t and the engine's nested value, c10::IValue.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Section 2: content of values, for languages without unions.
 #include "accel.h"
 #include "base/error.hpp"

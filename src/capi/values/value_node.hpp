@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The containers of accel_value_t: an engine's nested value, and the accel_value_t items through which C reads it.
 #pragma once
 

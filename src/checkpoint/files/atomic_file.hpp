@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Atomic files: written under a temporary name, synced, and then renamed.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Atomic folder: appears complete or not at all, and replaces an older one in one step.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Content hash: XXH3 with 64 bits, as `xxhsum -H3` prints it, of data in chunks.
 #pragma once
 

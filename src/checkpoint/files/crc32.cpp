@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/files/crc32.hpp"
 
 #include <libdeflate.h>

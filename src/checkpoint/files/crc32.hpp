@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CRC-32, as ZIP archives have it, of data in chunks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hash of a file of a checkpoint, which several threads can compute together: the content hash of a file of one block;
 // of a larger one that of its blocks' hashes, in their order, as little-endian numbers of 64 bits.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/files/file_system.hpp"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // File system calls of the writers, as an interface, so that tests can make each call fail or be the last.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Temporary siblings of a file or folder that is being written. A writer locks its sibling, and the system releases the
 // lock when the writer dies: a sibling that can be locked is a leftover.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adapter folder: an adapter in the format of PEFT (https://huggingface.co/docs/peft/developer_guides/checkpoint),
 // "adapter_config.json" and "adapter_model.safetensors".
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layout of a file of compressed tensors (.ztensors):
 //
 //   "ACCELZT1", the tensors, a header as JSON, its length in 8 bytes, "ACCELZT1"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reader and writer of files of compressed tensors, whose layout is in compressed_header.hpp.
 #pragma once
 

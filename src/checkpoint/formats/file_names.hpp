@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names of files in checkpoints and folders of models, those of the reference. @accelerate utils.constants
 #pragma once
 

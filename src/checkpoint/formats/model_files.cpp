@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/formats/model_files.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of a model's weights: one file, or several with an index.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/formats/prompt_cache_file.hpp"
 
 #include <ATen/core/Tensor.h>

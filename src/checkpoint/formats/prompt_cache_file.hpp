@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prompt cache file: a safetensors file with the tokens of a prompt, and keys and values of each layer.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Header of a safetensors file: 8 bytes with its length, then JSON with the dtype, shape and offsets of each tensor.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The index of a model in several files: which file has which tensor.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Value files: a nested value in a file, in one of three containers. The name of a file of a checkpoint tells which.
 //
 //   .safetensors   a map of tensors, such as a model; those that are one and the same are stored once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON of nested values, in the form that value_file.hpp describes.
 #pragma once
 

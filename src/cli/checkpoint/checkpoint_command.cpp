@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program `accel-checkpoint`: the commands `accel checkpoint`, `accel merge-weights` and `accel estimate-memory`.
 #include <CLI/CLI.hpp>
 #include <cstdint>

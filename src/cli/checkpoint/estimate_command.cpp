@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/checkpoint/estimate_command.hpp"
 
 #include <CLI/CLI.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any model of transformers or timm as a module without memory: a Python that has the package tells its classes and
 // shapes.
 #pragma once

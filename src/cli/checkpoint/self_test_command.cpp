@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/checkpoint/self_test_command.hpp"
 
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checks that `accel test` runs on each rank: parts of the library, each with a known result.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program in Python that makes a package: compile_model.py, embedded.
 #pragma once
 

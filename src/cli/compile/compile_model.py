@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes a package of AOTInductor from a model: `accel compile` runs this with the Python that has torch.
 
 usage: compile_model.py SETTINGS, as JSON: model (a script or a folder), output, device, dtype, dynamic_batch, dynamic_length, max_batch,

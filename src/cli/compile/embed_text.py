@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes a text as a C++ source: usage: embed_text.py OUTPUT INPUT HEADER FUNCTION."""
 
 import pathlib

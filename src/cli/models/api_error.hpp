@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Refusals in the form that clients of OpenAI's routes expect.
 #pragma once
 

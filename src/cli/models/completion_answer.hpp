@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Answers of /v1/completions and /v1/chat/completions, whole or as the events of a stream.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One request of a completion while it is answered: it becomes a sequence of the generator, whose text goes to the
 // client. A client that leaves ends the sequence.
 #pragma once

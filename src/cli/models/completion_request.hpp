@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests of /v1/completions and /v1/chat/completions.
 #pragma once
 

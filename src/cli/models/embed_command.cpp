@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // accel embed: a line of JSON for each line of text.
 #include <cstdio>
 #include <fstream>

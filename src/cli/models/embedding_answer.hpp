@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Answers of /v1/embeddings, and the lines of `accel embed`.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arguments of a command that begin with the folder of a model.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models in folders, as the hub of Hugging Face has them, and in GGUF files.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The commands of the program `accel-models`. Each returns an exit status; errors are exceptions.
 #pragma once
 

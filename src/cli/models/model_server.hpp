@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Answers the routes of OpenAI with one model.
 #pragma once
 

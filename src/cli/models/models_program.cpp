@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program `accel-models`: the commands `accel run`, `accel embed` and `accel serve`.
 #include <cstdio>
 #include <exception>

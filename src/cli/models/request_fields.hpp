@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fields of a request's JSON. A field that is missing or null has its default; a wrong type or a number out of range is
 // an ApiError 400 that names the field, what it is, and what was expected. Fields that nobody asks for are ignored.
 #pragma once

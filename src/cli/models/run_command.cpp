@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // accel run: text by a model, as it comes.
 #include <chrono>
 #include <cstdio>

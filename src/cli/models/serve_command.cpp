@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // accel serve: a model behind the routes of OpenAI, until a signal.
 #include <pthread.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ends a text at the first of some strings, however the text is cut into pieces. What may be the beginning of a string
 // is held back until it is known.
 #pragma once

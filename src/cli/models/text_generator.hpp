@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generates text for many requests at a time: one thread runs the steps of a generation batch, and hands on the text of
 // each sequence as it comes.
 #pragma once

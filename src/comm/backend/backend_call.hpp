@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Translates collectives into calls of a c10d backend.
 #pragma once
 

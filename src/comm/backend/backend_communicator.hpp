@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Communicator over c10d backends, one for each device type. Blocking calls bypass c10d's dispatcher.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/backend/backend_names.hpp"
 
 #include <c10/core/Device.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which backend sends the tensors of which device, in c10d's notation: "cpu:ucx,sim:staged". A name without a device is
 // for the CPU.
 #pragma once

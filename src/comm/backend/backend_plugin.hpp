@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Interface of the backend plugins (libaccel_ucx.so, libaccel_nccl.so): one C function that creates a c10d backend.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A call of a backend to which one thread adds the calls that it coalesces. Other threads' calls are posted meanwhile
 // as they are.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Interface of a backend that can forget what it coalesces: collectives. A message is a call of its own, with its own
 // work, and is refused in a coalesced call. Header only, because backends are plugins.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Base class of backends: turns each function of c10d's interface into one call of start(), whatever its kind. Header
 // only, because backends are plugins.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One call of c10d's interface, whatever its kind: c10d has a function and a struct of options for each. Header only,
 // because backends are plugins.
 #pragma once

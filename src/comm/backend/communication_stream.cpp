@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/backend/communication_stream.hpp"
 
 #include <c10/util/Exception.h>

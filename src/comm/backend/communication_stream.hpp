@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Communication stream: a stream of the device on which asynchronous collectives run beside the computation.
 #pragma once
 

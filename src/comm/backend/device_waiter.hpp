@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A thread that waits for asynchronous work on a device, for devices without completion callbacks. Starts with the
 // first work.
 #pragma once

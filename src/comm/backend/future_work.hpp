@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A c10d Work that ends as its future does, whose value the outputs are. Waits have no deadline of their own.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Job group: facts about the ranks of its group that a backend of ours knows, beside those of c10d. It also receives
 // messages that are shorter than their tensors. Header only, because backends are plugins.
 #pragma once

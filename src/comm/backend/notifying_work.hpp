@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A c10d Work that tells of its end without a future.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For backends that need a device for each rank, as NCCL does: says which ranks share one while the job starts, before
 // the first collective would fail. Header only: plugins call it without a symbol of libaccel.
 #pragma once

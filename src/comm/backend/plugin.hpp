@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loader of backend plugins, which are beside the library and loaded when the first group of several processes is
 // created.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/backend/queued_work.hpp"
 
 #include <c10/core/Event.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The work of a call for which its backend gave none, which c10d allows: the call has ended, or is queued on the
 // caller's current streams (NCCL with `asyncOp = false`).
 #pragma once

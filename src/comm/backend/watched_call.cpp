@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/backend/watched_call.hpp"
 
 #include <c10/core/impl/VirtualGuardImpl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A watched call: one of a device, whose result a stream of the application waits for while the application goes on. A
 // thread of the library finds its errors.
 #pragma once

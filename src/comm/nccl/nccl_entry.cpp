@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plugin's only symbol: LibTorch's NCCL backend, which runs collectives on streams of its own.
 #include <ATen/cuda/CUDAContext.h>
 

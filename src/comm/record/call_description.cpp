@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/record/call_description.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text that describes ranks and their calls, for errors. Compiled into the engine and into plugins, which use none of
 // its symbols.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Report after a mismatch: the call of each rank, exchanged through the store, which needs no collective.
 #pragma once
 

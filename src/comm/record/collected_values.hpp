@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collected values: how each rank gets a value of all others through the store. Each publishes its own, and the last
 // one collects them in one value, which all wait for. Thousands of ranks then ask the server for one value each, not
 // for thousands of them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Flight recorder: the latest operations of this rank, to find out which rank hangs where. It always records, so an
 // entry is written without a lock, an allocation or a system call.
 #pragma once

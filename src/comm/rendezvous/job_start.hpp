@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Start of a job: detects ranks that fail or end before all have joined, so that no rank waits for them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks that file descriptors and threads are available before calling a library that ends the process without them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/rendezvous/rendezvous.hpp"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>

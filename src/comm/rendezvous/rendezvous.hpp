@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rendezvous of the ranks of a job, through a key-value store that rank 0 serves.
 #pragma once
 

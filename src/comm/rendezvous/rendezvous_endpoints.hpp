@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Endpoints for the recovery rendezvous of a job's ranks after some of them are lost.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/rendezvous/store_client.hpp"
 
 #include <netinet/in.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Store client: speaks the protocol of LibTorch's TCPStore, with a time limit on all operations. LibTorch's client
 // waits without a limit for a server that is stopped or behind a broken link, and asks DNS for the name of each address
 // that it connects to, which takes seconds if no name server answers.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a client of a store and its server prove to each other that they belong to the same job. Each draws a number, and
 // sends a code of both numbers that only a process with the job's secret can make.
 #pragma once

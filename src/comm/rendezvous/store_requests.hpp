@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests of the clients of a store, and the answers, without sockets: the protocol of LibTorch's TCPStore, and the
 // proofs of store_proof.hpp.
 #pragma once

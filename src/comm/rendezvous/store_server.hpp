@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Server of the key-value store for the rendezvous. It speaks the protocol of LibTorch's TCPStore, so that StoreClient
 // also works with a store that torchrun serves. LibTorch's own server asks DNS for the name of each client, and serves
 // no other client until the name server answers.

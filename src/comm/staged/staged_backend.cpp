@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/staged/staged_backend.hpp"
 
 #include <c10/core/StreamGuard.h>

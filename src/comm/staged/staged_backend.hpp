@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // c10d backend for tensors of devices that have no collectives of their own: they are staged through host memory and a
 // backend for CPU tensors.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Staging pipeline: collectives of device tensors by way of host memory, in chunks. While one chunk is exchanged, the
 // next ones are copied to the host and the former ones to the device, each on a stream of its own.
 #pragma once

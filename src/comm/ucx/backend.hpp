@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The c10d backend: turns calls with tensors into collectives of blocks and submits them to the group's progress.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The task of a collective: which blocks each kind sends and receives.
 #pragma once
 

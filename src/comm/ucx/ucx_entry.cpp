@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one symbol of the plugin.
 #include <cstdio>
 #include <exception>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "config/megatron/megatron_settings.hpp"
 
 #include <algorithm>

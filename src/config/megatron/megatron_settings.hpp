@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Megatron settings: what the section megatron_lm_config of a configuration file means to the library.
 //
 //   distributed_type: MEGATRON_LM

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batch samplers: which items form each batch of an epoch. @accelerate torch.utils.data.BatchSampler
 #pragma once
 

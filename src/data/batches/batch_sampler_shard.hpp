@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank's share of a batch sampler's batches, by arithmetic on positions: any batch is known from its number, so
 // resuming needs no replay. @accelerate BatchSamplerShard
 #pragma once

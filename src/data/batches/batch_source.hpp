@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interface of what reads the batches of one epoch.
 #pragma once
 

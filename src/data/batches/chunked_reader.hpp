@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads an iterable dataset in chunks of a fixed size, one chunk ahead so that the last one is recognised.
 #pragma once
 

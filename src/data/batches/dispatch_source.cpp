@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/batches/dispatch_source.hpp"
 
 #include <ATen/core/Tensor.h>

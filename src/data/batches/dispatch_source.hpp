@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dispatched batches: rank 0 reads and sends each rank its part. @accelerate DataLoaderDispatcher
 #pragma once
 

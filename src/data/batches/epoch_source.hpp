@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opens the batches of an epoch, for one rank's share of them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batches of an iterable dataset, for one rank. @accelerate IterableDatasetShard
 #pragma once
 

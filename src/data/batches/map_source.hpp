@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batches of a dataset with random access: each is known from its number alone.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/batches/padded_rows.hpp"
 
 #include <ATen/core/Tensor.h>

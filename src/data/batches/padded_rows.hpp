@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pads rows of different lengths into one tensor.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files with a chat on each line, as the rows of tokens that a language model is trained on.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The concatenation of datasets. @accelerate torch.utils.data.ConcatDataset
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of comma-separated values, as RFC 4180 has them. Ours, and not a library's: libcsv, the one that Debian has for
 // C, pushes each cell of a whole file through callbacks and says neither where a row begins nor what is wrong with one.
 #pragma once

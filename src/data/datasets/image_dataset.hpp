@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures in a folder. @accelerate torchvision.datasets.ImageFolder
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures as tensors, by libjpeg-turbo and libpng.
 #pragma once
 

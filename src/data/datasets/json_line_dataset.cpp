@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/datasets/json_line_dataset.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files with a JSON document on each line.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the rows of text files are: found in one pass when a dataset is opened, so that a row is parsed only when it is
 // read.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/datasets/subset_dataset.hpp"
 
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A range of another dataset: the usual cut between training and validation.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An iterable dataset of callbacks of the application.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Iterates over a map-style dataset. @accelerate datasets.Dataset.to_iterable_dataset
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Interleaves iterable datasets, drawn at random by weight. @accelerate datasets.interleave_datasets
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/iterable_datasets/no_items.hpp"
 
 #include "base/error.hpp"

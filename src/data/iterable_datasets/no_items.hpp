@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The map-style dataset of an iterable dataset's handle: reading it is an error that says why.
 #pragma once
 

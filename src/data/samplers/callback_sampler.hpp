@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A sampler that is a callback of the application.
 #pragma once
 

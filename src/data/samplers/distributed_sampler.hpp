@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank's share of an order, for programs that share the items out themselves: a prepared loader needs none.
 // @accelerate torch.utils.data.DistributedSampler
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/samplers/length_grouped_sampler.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random batches of items of about the same length, so that little padding is needed. @accelerate
 // transformers.LengthGroupedSampler
 #pragma once

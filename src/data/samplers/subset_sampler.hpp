@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Some of the items, as given or in a new order in every epoch. @accelerate torch.utils.data.SubsetRandomSampler
 #pragma once
 

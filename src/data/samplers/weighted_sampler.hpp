@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Items drawn with given probabilities. @accelerate torch.utils.data.WeightedRandomSampler
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes that other threads have for the connections of a server, until its thread takes them. It may outlive the
 // server.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plugin's one function.
 #include <cstdio>
 #include <exception>

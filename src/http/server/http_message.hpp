@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests and answers of HTTP, as handlers see them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The answer to one request, which any thread may give. What is written for a client that has left is dropped.
 #pragma once
 

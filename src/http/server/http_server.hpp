@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small HTTP server: requests are answered by a function of the program, at once or later, whole or as a stream.
 #pragma once
 

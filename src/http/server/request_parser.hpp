@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads one request of HTTP/1.0 or HTTP/1.1 as its bytes come. It keeps no more than the limits allow, and refuses a
 // body by its Content-Length before a byte of it has come.
 #pragma once

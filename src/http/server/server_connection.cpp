@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "http/server/server_connection.hpp"
 
 #include <event2/buffer.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One connection of a server, from its accept() to its end, on the server's thread: it reads a request, hands it on,
 // sends what the outbox has for it, and reads on for a moment, because a close with unread bytes would destroy the
 // answer.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention dispatch: sends attention without a mask, forward and backward, to the fastest kernel where
 // compute_policy() says use_tuned_kernels. float32, and half precision where it is emulated (emulated_matmul.hpp), runs
 // on strips of oneDNN's microkernel (tiled_attention.hpp); half precision of short sequences elsewhere as batched

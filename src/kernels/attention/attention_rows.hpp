@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Softmax of attention scores and its backward, between the matmuls of attention. The source is compiled once for each
 // instruction set, see kernels.hpp.
 #pragma once

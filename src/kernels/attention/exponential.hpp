@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vectorised exponential, sum and maximum over SIMD lanes. For kernels that are compiled once for each instruction set,
 // see stored_number.hpp.
 #pragma once

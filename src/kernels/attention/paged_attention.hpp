@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Paged attention: a few new positions of several sequences on the CPU, whose keys and values are in the blocks of a
 // paged cache (Kwon et al., 2023). Nothing is gathered: each block is read where it is.
 #pragma once

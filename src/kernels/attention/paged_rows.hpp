@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of a few queries to keys and values in blocks of a paged cache. The source is compiled once for each
 // instruction set, see kernels.hpp.
 #pragma once

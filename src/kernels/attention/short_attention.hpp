@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of short sequences in half precision by batched matmuls. It stores the scores of several heads; for long
 // sequences LibTorch's flash attention, which stores none, is faster.
 #pragma once

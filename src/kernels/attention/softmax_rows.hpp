@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Softmax of a cross-entropy loss over rows of class scores, in two passes: one computes the sums of each row, the
 // other replaces the scores by the loss's gradient. Probabilities are never stored. The source is compiled once for
 // each instruction set, see kernels.hpp.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/attention/tiled_attention.hpp"
 
 #include <ATen/Parallel.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tiled attention: scaled dot-product attention of float32, bfloat16 and float16 on the CPU in float32 arithmetic, by
 // the microkernel over strips of the scores that stay in the L2 cache. Above the diagonal of causal attention little is
 // computed, where LibTorch's kernel computes most and masks it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 8-bit floating-point numbers, E4M3 without infinities and E5M2 (Micikevicius et al., "FP8 Formats for Deep Learning",
 // 2022, https://arxiv.org/abs/2209.05433). A value that is too large is stored as the largest number, NaN as NaN. For
 // kernels that are compiled once for each instruction set, see stored_number.hpp.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Casts of whole vectors to 8 bits with SSE2 or AVX2, whose instructions that narrow numbers saturate: compilers put
 // masks before them that codes need not, and SSE2 has no minimum of integers. For kernels that are compiled once for
 // each instruction set, see stored_number.hpp.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Casts from 8 bits to 16 by a table in vector registers, on processors that look up bytes in one. For kernels that are
 // compiled once for each instruction set, see stored_number.hpp.
 #pragma once

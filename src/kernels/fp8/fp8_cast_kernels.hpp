@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Casts between 8-bit floating point and float32, bfloat16 or float16, with scales. The source is compiled once for
 // each instruction set, see update/kernels.hpp.
 #pragma once

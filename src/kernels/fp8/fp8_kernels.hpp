@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packing of 8-bit floating-point matrices for a matmul in bfloat16 or float32, and the end of its tiles. The source is
 // compiled once for each instruction set, see update/kernels.hpp.
 #pragma once

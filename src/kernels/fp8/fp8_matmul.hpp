@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matmul of 8-bit floating-point matrices on the CPU: the numbers are multiplied exactly and added in float32, the sums
 // are multiplied with the scales of their row and column, and rounded once to the dtype of the result. Scales of blocks
 // are multiplied into the numbers, which powers of two leave exact.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/fp8/fp8_values.hpp"
 
 #include <ATen/ops/empty.h>

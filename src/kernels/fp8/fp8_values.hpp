@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantization of CPU matrices to 8-bit floating point with scales: one of all numbers, of each row, or of each 32
 // neighbours of a row.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Autotune cache: autotune tables as files in the user's cache folder, so that a machine is measured once for each
 // version of LibTorch and number of threads.
 #pragma once

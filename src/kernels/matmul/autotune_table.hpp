@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Autotune table of matmuls: the size from which an alternative kernel is faster than LibTorch's default on this
 // processor. The alternative is tiled_matmul.hpp for float32, and float32 arithmetic for half precision
 // (emulated_matmul.hpp).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Autotuner: measures an autotune table at its first use, or reads it from the cache; one table per number of threads.
 #pragma once
 

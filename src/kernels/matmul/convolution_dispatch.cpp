@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/matmul/convolution_dispatch.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolution dispatch: computes half-precision convolutions on the CPU, forward and backward, in float32 where
 // emulated_matmul.hpp finds that faster for matmuls, and compute_policy() says use_tuned_kernels.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/matmul/emulated_matmul.hpp"
 
 #include <ATen/Parallel.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Half-precision matmul emulated in float32: converts bfloat16 or float16 to float32, multiplies, and rounds the result
 // once, as native half-precision kernels do. Several times as fast as LibTorch's kernels on processors without
 // instructions for the half dtype.

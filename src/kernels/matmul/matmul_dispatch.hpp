@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matmul dispatch: sends mm, addmm, bmm and baddbmm of dense CPU matrices (so also linear, matmul and their backward)
 // to the fastest kernel where compute_policy() says use_tuned_kernels. float32 runs on tiles of oneDNN's microkernel
 // (tiled_matmul.hpp) where that is faster, half precision as emulated_matmul.hpp says, and products of a few rows as

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Timing of a matmul, for the autotuner.
 #pragma once
 

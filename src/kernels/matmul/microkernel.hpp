@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BRGEMM microkernel: oneDNN's JIT-compiled float32 matmul of small blocks (Georganas et al. 2020,
 // https://doi.org/10.1109/IPDPS47924.2020.00032), which LibTorch exports on x86. It needs AVX-512.
 #pragma once

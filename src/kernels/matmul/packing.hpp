@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packing: blocks of matrices as a matmul microkernel reads them, row-major and in float32, and its results in the
 // dtype of a tensor. The source is compiled once for each instruction set, see kernels.hpp.
 #pragma once

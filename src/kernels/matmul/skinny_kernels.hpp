@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of a few rows with all rows of a matrix, as a linear layer multiplies a few tokens with its weight. The
 // source is compiled once for each instruction set, see kernels.hpp.
 #pragma once

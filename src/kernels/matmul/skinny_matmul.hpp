@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Skinny matmul: products of a few rows with a transposed matrix on the CPU, as linear layers compute them for a few
 // tokens. LibTorch's library copies the matrix into its own layout, which takes longer than the product, and its
 // kernels of half precision add one number at a time where the processor has no instructions for it; this reads the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tiled matmul: products of CPU matrices of float32, bfloat16 and float16 in float32 arithmetic, by the microkernel
 // over tiles that stay in the L2 cache. Where LibTorch's library copies both matrices into its own layout, this reads
 // row-major ones in place, and converts or transposes others tile by tile.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Transposition of blocks of float32 in vector registers. For kernels that are compiled once for each instruction set,
 // see stored_number.hpp.
 #pragma once

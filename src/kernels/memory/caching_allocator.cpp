@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/memory/caching_allocator.hpp"
 
 #include <sys/mman.h>

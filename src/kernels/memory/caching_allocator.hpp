@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Caching allocator: keeps freed blocks for later allocations of about the same size. The system clears each page of
 // new memory at its first access, which costs as much as a pass over the block, and training steps allocate the same
 // sizes again and again.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/memory/cpu_allocator.hpp"
 
 #include <ATen/EmptyTensor.h>

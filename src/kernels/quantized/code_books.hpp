@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Code books: the values of 4-bit codes, for a scale of 1.
 #pragma once
 

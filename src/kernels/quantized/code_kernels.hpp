@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantization and dequantization of rows. The source is compiled once for each instruction set, see
 // update/kernels.hpp.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of quantized_weight.hpp: in integers where the instruction set has kernels for the format, otherwise by
 // panels of the weight in float32.
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantized weights on the CPU: packing, unpacking and products with float inputs. Every function uses the threads of
 // LibTorch. Numbers are in float32, bfloat16 or float16, as `Format` says.
 #pragma once

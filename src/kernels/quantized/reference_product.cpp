@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/quantized/reference_product.hpp"
 
 #include <c10/util/BFloat16.h>

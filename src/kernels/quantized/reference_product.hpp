@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The readable definition of quantized weights, one element at a time. Kernels are tested against it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Formats of quantized weights: matrices whose elements are codes of 4 or 8 bits, and groups of neighbouring columns
 // that share a scale.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Words of 16 bits in vector registers: products of pairs, and the codes of quantized weights as words. For kernels
 // that are compiled once for each instruction set, see stored_number.hpp.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of quantized weights in integers: inputs are rounded to words of 16 bits, a scale for each block of columns,
 // and multiplied with codes that are read as words; sums of a block are exact. A processor adds twice as many of these
 // products as of float32. The source is compiled once for each instruction set, see update/kernels.hpp.

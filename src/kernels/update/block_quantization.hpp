@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Block-wise 8-bit quantization: each number is an 8-bit float of 3 bits of mantissa and 4 (signed) or 5 (unsigned)
 // bits of exponent, times a scale that its block shares. Decoding is exact, because the scale is a power of two, and
 // decoded numbers encode to themselves. Included by kernels only, see stored_number.hpp.

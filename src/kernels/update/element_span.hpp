@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element span: a tensor as the kernels see it, a flat array of numbers in one of several formats.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Multi-tensor elementwise operations on the CPU: every element of many tensors, parallelised as if they were one.
 #pragma once
 

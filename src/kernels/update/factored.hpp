@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adafactor's factored second moment (Shazeer, Stern, 2018): the squares of a gradient matrix are estimated from the
 // means of its rows and columns. The full matrix of estimates is never stored.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels of factored.hpp; their source is compiled once for each instruction set, see kernels.hpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A matrix whose estimates of squares are products of a row's and a column's.
 #pragma once
 

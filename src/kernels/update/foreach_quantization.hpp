@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Foreach quantization: moments in the 8-bit format of block_quantization.hpp, decoded and encoded by LibTorch's
 // operators for devices without kernels of our own, all tensors of a list at once.
 #pragma once

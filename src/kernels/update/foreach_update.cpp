@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/update/foreach_update.hpp"
 
 #include <ATen/TensorOperators.h>

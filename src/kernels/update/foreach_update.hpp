@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Foreach update: the update kernels of the optimizers on lists of tensors, for devices without kernels of our own.
 // Each operation is one call of LibTorch's _foreach functions: the number of launches depends on the bytes of the lists
 // alone.

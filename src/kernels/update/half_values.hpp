@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversion of bfloat16 and float16 tensors to float32, and back with one rounding.
 #pragma once
 

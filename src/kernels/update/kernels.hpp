@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise kernels: optimizer updates, norms, scaling and conversion. Their source is compiled once for each
 // instruction set, each time into a namespace of its own; elementwise.cpp chooses one at run time. All copies compute
 // the same bits: multiply-adds are not contracted and sums not reordered.

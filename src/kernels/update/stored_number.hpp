@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Storage formats of an element: the stored type (Stored) and the type of its arithmetic (Value). For kernels that are
 // compiled once for each instruction set: every copy has its own namespace, or the linker would merge the copies'
 // inline functions and could keep one that the processor at hand does not have. For the same reason nothing is included

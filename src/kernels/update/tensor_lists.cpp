@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/update/tensor_lists.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Casts of lists of tensors on a device, and their elements in one flat tensor, in a number of launches that does not
 // depend on the number of tensors.
 #pragma once

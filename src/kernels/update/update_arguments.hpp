@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arguments of an update kernel: one step of an elementwise optimizer for one parameter.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Update kernels of the elementwise optimizers, written once for every device: V is one element on the CPU, and a list
 // of tensors elsewhere (foreach_update.cpp); C holds the scalars of the step (StepScalar). Besides the arithmetic
 // operators, V has square_root(), magnitude(), larger(), sign() and plus_product(a, b, c) = a + b c.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Coordinator: decides for all hosts of a job who belongs to it, when an attempt begins and ends, and how the job ends.
 // It is part of the launcher of host 0, whose own agent has a link like the others.
 #pragma once

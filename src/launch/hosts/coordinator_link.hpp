@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The link of a host's launcher to the coordinator of the job: connects until the deadline, proves what both must know,
 // and keeps the signs of life going.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs that the launcher becomes: another launcher, or the one rank of a place that it has already.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The signs of life on a link between two launchers: each side sends some, and misses those of the other.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host agent: the launcher of one host. It runs the attempts that the coordinator of the job asks for, and ends with
 // the status that the coordinator says. On host 0, and for jobs of one host, the coordinator is part of it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The attempt of a job on this host: starts its ranks as the coordinator orders, and says what becomes of them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The description that a launcher sends when it joins a job.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The wait for the hosts of an attempt: whether there are enough, how long others may still come, and what is said
 // meanwhile.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A launcher that has a link to the coordinator: a stranger until it has joined, then a host of the job.
 #pragma once
 

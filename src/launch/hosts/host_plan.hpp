@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides how the launchers of the hosts find each other, from the options of the command line.
 #pragma once
 

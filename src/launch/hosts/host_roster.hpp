@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The roster of a job: the launchers that have a link to the coordinator. Accepts connections, shakes hands, turns away
 // who does not belong to the job, and notices who is silent.
 #pragma once

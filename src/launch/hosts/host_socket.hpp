@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TCP sockets of the launchers. Nothing blocks but the look-up of a name.
 #pragma once
 

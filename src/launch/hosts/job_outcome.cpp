@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "launch/hosts/job_outcome.hpp"
 
 #include <algorithm>

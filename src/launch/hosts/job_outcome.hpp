@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The outcome of a job: what its attempts came to, and whether another one follows.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A connection between two launchers: lines of JSON, never longer than kLongestLine. Nothing blocks. With a session key
 // each line begins with its code, so that nobody else can write, repeat or leave out one.
 #pragma once

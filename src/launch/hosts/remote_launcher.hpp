@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The launcher of another host, which ssh starts. It gets its orders through its input, and nothing of them is on a
 // command line; it ends when that input ends. Its output is shown with the name of the host.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The secret that the launchers of a job share. It is never sent.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The request to stop that a launcher has got by signals. A second one asks for haste.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lists of hosts as hostfiles and Slurm write them.
 #pragma once
 

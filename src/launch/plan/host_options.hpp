@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the launchers of several hosts find each other, and what they may do.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Explains each setting that a launch here would use, where it comes from and what it wins over: `accel config
 // explain`.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One option of `accel launch`, and the groups of options in its help.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The options of `accel launch`: those of Accelerate's launcher, which all have a meaning here or the reason why not,
 // those of this launcher, and one for each field of accel_state_options_t that a rank reads from a variable.
 #pragma once

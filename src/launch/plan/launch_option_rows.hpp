@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The options of `accel launch` that are not fields of the library's options.
 #pragma once
 

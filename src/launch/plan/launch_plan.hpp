@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plan of `accel launch`: what is started with which environment, by the precedence command line > environment >
 // configuration file > default, and where each value comes from. Nothing has started yet.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Settings of a launch, each with its source: command line > environment > configuration file > default.
 #pragma once
 

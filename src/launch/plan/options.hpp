@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The settings of an `accel launch`, from its arguments, the environment and the configuration file.
 #pragma once
 

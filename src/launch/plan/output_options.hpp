@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the output of the ranks is.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The hosts of the job, as a batch system or an orchestrator describes them to this launcher.
 #pragma once
 

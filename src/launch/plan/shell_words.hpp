@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Words as a shell of POSIX has them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "launch/ranks/claimed_port.hpp"
 
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ports at which the ranks of a job meet.
 #pragma once
 

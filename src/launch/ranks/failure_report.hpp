@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The report of a failed rank for the user: which rank was first, when and how, its last lines, and which of the others
 // did not end as they should.
 #pragma once

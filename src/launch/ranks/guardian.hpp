@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Guardian: a small process that ends the ranks and their children if the launcher dies without doing so, for example
 // by SIGKILL.
 #pragma once

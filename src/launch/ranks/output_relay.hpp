@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The launcher's own stdout and stderr as what ranks write is shown on them. Nothing blocks: a reader who is slow, or
 // gone, must not keep the launcher from seeing that a rank has failed.
 #pragma once

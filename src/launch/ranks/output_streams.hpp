@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which streams of which ranks are meant by numbers as torchrun has them: "3", or "0:3,1:1" by local rank.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The last part of the output of a rank, in bounded memory.
 #pragma once
 

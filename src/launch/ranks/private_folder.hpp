@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A folder that only the user may look into, for what ranks write.
 #pragma once
 

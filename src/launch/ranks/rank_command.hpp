@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command that starts a rank, from the options of the launch.
 #pragma once
 

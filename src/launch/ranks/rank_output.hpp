@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The output of one rank: what the launcher reads of it is kept at its end, logged, and shown with a prefix.
 #pragma once
 

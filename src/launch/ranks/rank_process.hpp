@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A rank as a process of this machine, in its own process group, so that its children can be ended with it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "launch/ranks/signal_source.hpp"
 
 #include <sys/signalfd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Signal source: the launcher's signals as a file descriptor to poll.
 #pragma once
 

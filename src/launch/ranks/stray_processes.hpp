@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Processes that ranks have started and that left the rank's process group, as daemons do: they carry a mark in their
 // environment.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/adapters/adapter_scope.hpp"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adapter scope: which adapters act in the calls of a thread, in place of those that the model has active.
 #pragma once
 

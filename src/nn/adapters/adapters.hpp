@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adapters of a model by name: made, chosen, merged and removed in all its layers at once.
 #pragma once
 

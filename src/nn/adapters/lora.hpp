@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LoRA: an update of low rank to the product of a projection whose weight is frozen (Hu et al., "LoRA: Low-Rank
 // Adaptation of Large Language Models", 2021, https://arxiv.org/abs/2106.09685), and DoRA, which also trains the
 // magnitude of each output (Liu et al., 2024, https://arxiv.org/abs/2402.09353).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LoRA targets: which projections of a model get an adapter, and with which numbers. The rules for names are those of
 // PEFT's LoraConfig (https://huggingface.co/docs/peft/package_reference/lora).
 #pragma once

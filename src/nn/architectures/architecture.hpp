@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Creates models from a Hugging Face configuration.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BERT, RoBERTa and DistilBERT, with the names of transformers' models and their heads.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoder configuration: Llama and its relatives, which differ in numbers, and in which of a few parts they have.
 #pragma once
 

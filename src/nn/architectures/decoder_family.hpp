@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoder families: what model types of decoders differ in, and the defaults of their configurations.
 #pragma once
 

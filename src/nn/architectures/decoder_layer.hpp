@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoder layer: attention with rotary positions and a gated network, for Llama and its relatives.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoder stream: what passes along the layers of a model that generates, and the keys and values of earlier tokens.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Transformer encoder: the shared parts of BERT and its relatives, which differ in numbers and in the names of modules.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/architectures/gpt2.hpp"
 
 #include <ATen/TensorOperators.h>

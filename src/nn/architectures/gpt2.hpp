@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPT-2 (Radford et al., 2019) with its language modelling head.
 #pragma once
 

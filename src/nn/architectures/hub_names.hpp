@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hub names: what files of models on the hub call weights that a module has under other names, or several of them in
 // one parameter.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/architectures/key_buffer.hpp"
 
 #include <ATen/core/grad_mode.h>

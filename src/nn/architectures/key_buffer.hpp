@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Key buffer: memory with room behind the keys or values of earlier tokens, so that a model that generates does not
 // copy them for each token.
 #pragma once

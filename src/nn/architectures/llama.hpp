@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Llama (Touvron et al., 2023) with its language modelling head, its later versions and its relatives, which
 // decoder_config.hpp describes.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/architectures/model_config.hpp"
 
 #include <ATen/core/Tensor.h>

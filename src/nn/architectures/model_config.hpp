@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads members that configurations of Hugging Face models have in common.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/architectures/rotary_embedding.hpp"
 
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/architectures/router_loss.hpp"
 
 #include <ATen/TensorOperators.h>

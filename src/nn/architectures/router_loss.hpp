@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Router loss: the term of a loss that keeps experts equally busy (Fedus et al., "Switch Transformers", 2021, 2.2).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sentence embedding: one vector for a sequence, pooled from the hidden states of an encoder (Reimers and Gurevych,
 // "Sentence-BERT", 2019).
 #pragma once

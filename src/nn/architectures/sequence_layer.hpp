@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sequence layer: a layer of an encoder, a decoder or an encoder-decoder, with normalization before each residual
 // branch, or behind each residual sum: attention within the sequence, in decoders with an encoder attention to its
 // states, and a network.

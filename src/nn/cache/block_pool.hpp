@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Block pool: which blocks of a paged cache are in use, and by how many sequences.
 #pragma once
 

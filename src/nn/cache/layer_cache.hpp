@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layer cache: an object that has the keys and values of earlier tokens of one layer, in the place of a pair [key,
 // value]. It attends by itself, and so decides where they are.
 #pragma once

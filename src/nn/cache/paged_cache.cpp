@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/cache/paged_cache.hpp"
 
 #include <ATen/core/Tensor.h>

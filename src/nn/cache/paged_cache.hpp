@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Paged cache: the keys and values of many sequences in blocks of a fixed length (Kwon et al., "Efficient Memory
 // Management for Large Language Model Serving with PagedAttention", 2023). Sequences may share blocks; one that writes
 // into a shared block gets a copy first. Layers with a window keep no blocks before it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Paged call: where the tokens of a call of the model are in a paged cache. All layers read it.
 #pragma once
 

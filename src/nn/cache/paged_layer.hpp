@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Paged layer: the blocks of one layer of a paged cache, and its attention.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/generation/continuous_batch.hpp"
 
 #include <ATen/TensorOperators.h>

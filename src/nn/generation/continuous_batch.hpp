@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Continuous batch: sequences that get their tokens together, in one call of the model for each step, and join and
 // leave while others go on (Yu et al., "Orca", 2022; Kwon et al., "PagedAttention", 2023).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/generation/decoded_sequences.hpp"
 
 #include <ATen/ops/cat.h>

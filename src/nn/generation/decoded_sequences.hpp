@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoded sequences: what the decoder of an encoder-decoder has added so far, for generation.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generation: tokens that a decoder adds to sequences, one after the other, each from the scores that the model gives
 // for the tokens so far.
 #pragma once

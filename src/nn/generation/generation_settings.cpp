@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/generation/generation_settings.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generation settings: how the tokens of a sequence are chosen and guessed, and when it ends.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Paged decoder: a model that computes new tokens of many sequences in one call, with their keys and values in a paged
 // cache. The tokens stand behind each other, so that nothing is padded.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/generation/prompt_cache.hpp"
 
 #include <ATen/TensorOperators.h>

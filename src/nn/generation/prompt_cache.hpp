@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prompt cache: the keys and values of a prompt outside of a model, so that another call, or another process, begins
 // behind it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Speculation: guesses of the next tokens, and what the model makes of them (Leviathan et al., "Fast Inference from
 // Transformers via Speculative Decoding", 2023). Guessed or not, tokens have the same probabilities.
 #pragma once

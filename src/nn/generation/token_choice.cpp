@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/generation/token_choice.hpp"
 
 #include <ATen/TensorOperators.h>

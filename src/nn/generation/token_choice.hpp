@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Token choice: the next token of each sequence, from the scores of the vocabulary.
 #pragma once
 

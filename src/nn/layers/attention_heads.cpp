@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/layers/attention_heads.hpp"
 
 namespace accel::nn {

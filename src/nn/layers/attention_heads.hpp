@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention heads: what an attention layer says of its heads, so that a plan can split it between them.
 #pragma once
 

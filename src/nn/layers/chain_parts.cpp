@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/layers/chain_parts.hpp"
 
 #include <ATen/core/ivalue.h>

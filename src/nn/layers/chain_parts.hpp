@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chain parts: the parts of a model that is a chain, each as a module by itself, so that a program can put runs of them
 // where it likes.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/layers/encoded_tensors.hpp"
 
 #include "nn/layers/embedding.hpp"

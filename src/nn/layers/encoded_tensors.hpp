@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Encoded tensors: which layers of a model have encoded weights, and the tensors of those.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Encoded weight: a matrix that a layer has as codes, with buffers beside them that say what the codes mean. The
 // parameter "weight" of such a layer is the codes, which are not trained.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Expert files: what the files of a model call the weights of a mixture of experts.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/layers/grouped_product.hpp"
 
 #include <ATen/autocast_mode.h>

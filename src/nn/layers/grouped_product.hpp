@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Grouped product: rows in groups, one group after the other, each with a matrix of its own.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameter initialisation of torch.nn, drawn from the default generator in the same order, so that equal seeds give
 // equal weights. A tensor on the device meta remembers the values that it would have: initial_values.hpp gives it them
 // with memory.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/layers/mixture_of_experts.hpp"
 
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mixture of experts (Shazeer et al., 2017; Fedus et al., "Switch Transformers", 2021): a router chooses a few of many
 // feed-forward networks for each token. Names and shapes are those of Mixtral's block in Hugging Face transformers.
 #pragma once

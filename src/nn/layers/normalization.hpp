@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Normalization over the last dimension, or over the batch.
 #pragma once
 

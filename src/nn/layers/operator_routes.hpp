@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Routes of the operators of layers to fp8 activations: of norms, activation functions, gates, dropout and attention.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Projection: a layer that multiplies its input with a weight, which may be split over ranks by its outputs or inputs.
 #pragma once
 

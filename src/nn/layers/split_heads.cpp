@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/layers/split_heads.hpp"
 
 #include <ATen/core/LegacyTypeDispatch.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Multi-head attention's heads: a projection split into them, and their outputs joined.
 #pragma once
 

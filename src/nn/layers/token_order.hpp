@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Token order: the tokens of a batch in the order of the experts that they have chosen, and back.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activations that operators keep for the backward, in 8 bits with a scale of each row: those of norms, of activation
 // functions, of attention, of dropout, and of products of two activations.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Casts of the operands of linear layers to 8 bits, on any device, and the product of two of them. On the CPU they are
 // kernels, elsewhere operators of LibTorch that compute the same; the host waits for no device.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Delayed scaling: the largest magnitudes of operands in former steps, and the scales that come from them (Micikevicius
 // et al., "FP8 Formats for Deep Learning", 2022).
 #pragma once

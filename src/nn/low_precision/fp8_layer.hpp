@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fp8 layer: how the three products of a linear layer are computed, and the cast of its weight, which is kept until the
 // weight changes.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fp8 layers: the linear layers of a model that a recipe covers. In a scope of them products with their weights are
 // computed in 8 bits wherever autocast would cast them: at::linear(), at::matmul(), at::mm() and at::addmm() of any
 // program, and the layers of this library.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operator accel::fp8_linear: a linear layer whose three products are of 8-bit floating-point numbers, each operand
 // with one scale that is found as it is cast (Micikevicius et al., "FP8 Formats for Deep Learning", 2022).
 #pragma once

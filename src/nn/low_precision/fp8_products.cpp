@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/low_precision/fp8_products.hpp"
 
 #include <ATen/core/Tensor.h>

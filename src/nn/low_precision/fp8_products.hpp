@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The three products of a linear layer in 8 bits: its output, and the gradients of its input and weight.
 #pragma once
 

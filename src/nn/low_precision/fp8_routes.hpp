@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Routes of products to the fp8 layers of a thread's scope: kernels of at::linear(), at::matmul(), at::mm() and
 // at::addmm() on a dispatch key that threads without a scope do not include.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fp8 selection: which linear layers of a model a recipe of fp8 covers.
 #pragma once
 

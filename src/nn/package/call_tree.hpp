@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The structure of what a package takes and returns, as torch.utils._pytree writes it.
 #pragma once
 

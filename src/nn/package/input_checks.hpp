@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks of the inputs of a package: its code trusts their shapes, and would read other memory for others.
 #pragma once
 

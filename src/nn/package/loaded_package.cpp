@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/package/loaded_package.hpp"
 
 #include <torch/csrc/inductor/aoti_runner/model_container_runner.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Code of a package in this process.
 #pragma once
 

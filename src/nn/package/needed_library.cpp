@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/package/needed_library.hpp"
 
 #include <elf.h>

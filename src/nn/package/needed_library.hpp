@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Libraries that a shared object names for the dynamic linker.
 #pragma once
 

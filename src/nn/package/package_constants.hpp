@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameters and buffers of a package as a tree of modules, which has the memory that the code reads.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Package files: archives of AOTInductor (.pt2) with the shared object of a model and texts that say what it is for.
 #pragma once
 

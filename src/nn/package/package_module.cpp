@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/package/package_module.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packages of AOTInductor as modules: models that Python compiled, for inference without Python.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For which LibTorch, processor and device a package was made. All is read before its code is loaded.
 #pragma once
 

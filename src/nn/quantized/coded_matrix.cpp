@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/quantized/coded_matrix.hpp"
 
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Coded matrix: a matrix as codes, and the scales and offsets of their groups in float32.
 #pragma once
 

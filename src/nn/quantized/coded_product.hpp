@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products with coded matrices, which get no gradient; inputs and biases do.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packed formats: how files of GPTQ (Frantar et al., 2022, https://arxiv.org/abs/2210.17323) and AWQ (Lin et al., 2023,
 // https://arxiv.org/abs/2306.00978) have integer weights in words of 32 bits, as the quantization_config of config.json
 // says.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/quantized/packed_weights.hpp"
 
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packed weights: the codes, zeros and scales that files of GPTQ and AWQ have for a linear layer, as weights of the
 // kinds int4 and int8_grouped. No number changes.
 //

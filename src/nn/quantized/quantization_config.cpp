@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/quantized/quantization_config.hpp"
 
 #include <algorithm>

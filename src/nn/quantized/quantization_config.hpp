@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The member "quantization_config" of a model's config.json, as transformers' BitsAndBytesConfig writes it
 // (https://huggingface.co/docs/transformers/main_classes/quantization), or of the kinds that bitsandbytes lacks.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kinds of quantized weights: how the numbers of a matrix are stored, and how its products are computed.
 #pragma once
 

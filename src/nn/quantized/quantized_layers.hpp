@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantized layers: which layers of a model are quantized, by the rules of Accelerate's load_and_quantize_model().
 #pragma once
 

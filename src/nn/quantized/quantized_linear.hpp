@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators for linear layers of the program whose weights are quantized: accel::quantize_matrix makes the tensors of
 // a layer, accel::quantized_scales decodes their scales once, and accel::quantized_linear multiplies with the codes.
 // Tensors have the names of files (quantized_tensors.hpp): "weight", "weight.absmax", "SCB".

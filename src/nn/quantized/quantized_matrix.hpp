@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantized matrix: the weight of a linear layer or the table of an embedding whose codes and buffers the layer has.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantized models: the weights of linear layers and tables exchanged for codes, in memory, as they are loaded, or as
 // files have them.
 #pragma once

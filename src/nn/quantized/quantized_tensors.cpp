@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/quantized/quantized_tensors.hpp"
 
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantized tensors: what a layer and its files have in the place of a weight, under bitsandbytes' names where the kind
 // is one of its own.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scale codes: the scales of blocks, less their mean, as codes of 8 bits with a largest magnitude for each 256 of them
 // (double quantization: Dettmers et al., "QLoRA", 2023, https://arxiv.org/abs/2305.14314). The codes are those of
 // dynamic tree quantization (Dettmers, "8-Bit Approximations for Parallelism in Deep Learning", 2015,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/recompute/activation_checkpointing.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activation checkpointing: which modules of a model keep their inputs instead of their activations.
 // @accelerate fsdp2_apply_ac
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/recompute/checkpointed_forward.hpp"
 
 #include <ATen/core/grad_mode.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpointed forward: the graph keeps the inputs of a module instead of its activations, and computes the forward
 // again when a backward needs them (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Early stop: how a forward that is computed again ends as soon as it has saved what the backward needs.
 #pragma once
 

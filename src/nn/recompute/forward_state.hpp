@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Forward state: what a forward depends on beside its inputs and parameters, to compute it again later: random
 // generators, autocast, fp8, compute policy, a split sequence, buffers.
 #pragma once

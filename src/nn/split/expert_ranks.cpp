@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "nn/split/expert_ranks.hpp"
 
 #include <ATen/core/Tensor.h>

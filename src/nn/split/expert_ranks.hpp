@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Expert ranks: how tokens come to the ranks of their experts and back, and the operators accel::dispatch_tokens and
 // accel::combine_tokens, by which forwards of programs and of other libraries do it.
 #pragma once

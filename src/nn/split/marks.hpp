@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Marks: what is known of tensors, or of their storages, by their identity.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Split classes: class scores of which each rank of a group has some classes, and weights of layers that compute such
 // scores. The cross entropy of what is marked here is that over all classes.
 #pragma once

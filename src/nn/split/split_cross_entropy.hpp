@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cross entropy over split classes: LibTorch's cross_entropy_loss of scores of which each rank has some classes. One
 // collective in the forward, of three numbers a row, or four with label smoothing; none in the backward.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operator accel::split_linear: a linear layer of another library with a weight of which each rank of a group has a
 // part. A plan has cut the weight, and said who computes the product with the other ranks.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The targets that count in a mean loss over split sequences.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Overrides of LibTorch's operators that act where a sequence or classes are split, whoever calls them. In the scope of
 // a split sequence (split_sequence.hpp) scaled_dot_product_attention is of the whole sequence, and the mean of
 // cross_entropy_loss is over the targets of all ranks. Of split scores (split_classes.hpp) cross_entropy_loss is that

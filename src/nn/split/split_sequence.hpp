@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Split sequence: what computes along a sequence, where each rank of a group has a part of its positions. Attention,
 // positions and mean losses ask the scope of their thread; without one, a sequence is whole.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adafactor (Shazeer, Stern, 2018) as in torch.optim: stores the second moment of a matrix as the means of its rows and
 // columns. AdaLomo (Lv et al., 2023) computes such updates during backward.
 #include <ATen/OpMathType.h>

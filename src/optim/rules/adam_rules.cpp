@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adam (Kingma, Ba, 2015) and its variants: AdamW (Loshchilov, Hutter, 2019), AdamW with 8-bit moments (Dettmers
 // et al., 2022), Adamax (Kingma, Ba, 2015), NAdam (Dozat, 2016), RAdam (Liu et al., 2020), LAMB (You et al., 2020).
 #include <ATen/core/Tensor.h>

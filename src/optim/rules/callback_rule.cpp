@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // User-defined update rule: a callback of the application computes the update.
 #include <unordered_set>
 

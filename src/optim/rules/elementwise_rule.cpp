@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "optim/rules/elementwise_rule.hpp"
 
 #include <ATen/core/Tensor.h>

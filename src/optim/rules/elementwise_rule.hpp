@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise update rules: an update kernel and its scalars for each step.
 #pragma once
 

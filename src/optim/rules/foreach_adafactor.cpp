@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "optim/rules/foreach_adafactor.hpp"
 
 #include <ATen/TensorOperators.h>

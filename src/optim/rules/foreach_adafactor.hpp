@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adafactor on a device: updates of lists, with a few launches for each shape of matrices and for all parameters
 // together.
 #pragma once

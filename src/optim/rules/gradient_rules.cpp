@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Update rules of gradient descent: SGD with momentum (Sutskever et al., 2013), Lion (Chen et al., 2023), Adagrad
 // (Duchi et al., 2011), RMSprop (Hinton, 2012; centred: Graves, 2013).
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Muon (Jordan et al., 2024) as in torch.optim: momentum that is orthogonalized by a few Newton-Schulz steps.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

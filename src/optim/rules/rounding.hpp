@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stochastic rounding (Gupta et al., 2015): rounds up or down with a probability given by the distance, so that many
 // steps below half a unit in the last place are not lost.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Update rules of all optimizers: `make_optimizer(adam_rule(true), {{"lr", 1e-3}})`. Settings have the names of
 // torch.optim.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "optim/rules/update_rule.hpp"
 
 #include <string_view>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Update rule: the part of an optimizer that is specific to its kind, which is its settings, its state entries for each
 // parameter, and the computation of updates. ParameterOptimizer does the rest.
 #pragma once

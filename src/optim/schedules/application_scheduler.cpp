@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "optim/schedules/application_scheduler.hpp"
 
 #include "base/error.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Application scheduler: a learning-rate scheduler that the application implements, which the engine prepares, steps
 // and saves.
 #pragma once

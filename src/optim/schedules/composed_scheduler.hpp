@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Composed schedulers: schedulers of other schedulers of the same optimizer. @accelerate torch's ChainedScheduler,
 // SequentialLR
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Learning-rate scheduler: sets the rates of an optimizer by a schedule, as torch.optim.lr_scheduler's classes do.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plateau scheduler: reduces the rates when a metric has stopped improving, as torch's ReduceLROnPlateau.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules of torch.optim.lr_scheduler that multiply the current rates.
 #include "optim/schedules/schedule.hpp"
 

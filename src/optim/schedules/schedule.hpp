@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Learning-rate schedules: the rate of each step. They are stateless; the current step is in LrScheduler.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cyclic and one-cycle schedules, in closed form, with inverse cycles of the momentum.
 #include <array>
 #include <cmath>

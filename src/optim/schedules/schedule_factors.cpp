@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules that multiply the initial rate by a factor, in closed form.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scheduler: the interface of learning-rate schedulers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // State dicts of schedulers: common functions to read and write them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of this rank's queries to the blocks of keys and values that the ranks of a group have, one after the
 // other. Partial results are merged by their logsumexp, and each block is differentiated with the final ones (Liu et
 // al., "Ring Attention with Blockwise Transformers", 2023).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/context/block_attention.hpp"
 
 #include <ATen/TensorOperators.h>

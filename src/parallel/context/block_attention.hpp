@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention to one block of keys and values, with the logsumexp of its scores, by which blocks are merged: by
 // LibTorch's flash attention on the CPU, and by plain operators on other devices, with the scores of some queries at a
 // time.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Block exchange: brings the keys and values of all ranks of a group to each of them, block by block, and their
 // gradients back to the rank that has them. The next block travels while a rank computes with the one before.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Context-parallel attention: scaled dot-product attention of a sequence whose positions are split over a group of
 // ranks. Each rank passes queries, keys and values of its positions and gets the output of them; outputs and gradients
 // are those of the whole sequence in one process.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/context/context_scope.hpp"
 
 #include <ATen/core/grad_mode.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Context scope: in it, attention on this thread is of the whole sequence of which each rank of the group has a part,
 // positions are those in it, and means of cross entropy are over all ranks (nn/split/split_operators.hpp). A backward
 // may come later, outside.

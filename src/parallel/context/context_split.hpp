@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Context split: the sequence split of context parallelism, as the program's settings say.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/context/head_exchange.hpp"
 
 #include <ATen/ops/scaled_dot_product_attention.h>

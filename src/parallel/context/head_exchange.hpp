@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Head exchange: attention of a split sequence with whole positions of some heads on each rank, by all-to-alls before
 // and after it (Jacobs et al., "DeepSpeed Ulysses", 2023).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/context/sequence_parts.hpp"
 
 #include <ATen/ops/arange.h>

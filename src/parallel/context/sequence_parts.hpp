@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sequence parts: which positions of a sequence each rank of a group has. A sequence is cut into chunks of one size.
 // Under causal attention a late position sees more than an early one, so that ranks with contiguous parts have unequal
 // work; with one chunk of the sequence's head and one of its tail all have as much.

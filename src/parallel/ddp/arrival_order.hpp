@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrival order: the order in which gradients first arrived, by which the buckets are filled anew, once and on all
 // ranks as on rank 0.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bucket exchange: the gradients of some parameters in their buckets, each of which is averaged by the communication
 // hook of its class as soon as it is complete.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Interface of the communication hooks of DDP, which average the gradients of a bucket over the ranks.
 #pragma once
 

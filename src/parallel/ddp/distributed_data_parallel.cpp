@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/ddp/distributed_data_parallel.hpp"
 
 #include <ATen/core/grad_mode.h>

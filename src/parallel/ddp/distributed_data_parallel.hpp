@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Distributed data parallelism: each rank runs the whole model on its own batch, and the Reducer averages gradients
 // while backward runs.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/ddp/gradient_averaging.hpp"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The default communication hooks: average a gradient bucket over the ranks.
 #pragma once
 

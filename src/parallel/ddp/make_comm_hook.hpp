@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes the communication hooks of DDP.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameter use: which parameters took part in a backward, on this rank and on any.
 #pragma once
 

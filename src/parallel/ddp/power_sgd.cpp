@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/ddp/power_sgd.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>

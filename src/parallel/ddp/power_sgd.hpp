@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PowerSGD (Vogels, Karimireddy, Jaggi, 2019): gradient compression, which sends the low-rank factors P and Q of each
 // gradient matrix, computed by one step of a power iteration. Computes the same numbers as torch's powerSGD_hook.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reducer: averages gradients over the ranks while backward runs, as torch's: buckets are rebuilt in the order in which
 // gradients first arrived, unused parameters are allowed if configured, and a static graph is recorded in its first
 // backward.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/ddp/reducer_sink.hpp"
 
 #include <torch/csrc/autograd/custom_function.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A node in the autograd graph after the model's outputs, which runs first in backward.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/ddp/replicated_memory.hpp"
 
 #include "config/generated/choices/precision.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of a model that each rank has as a whole, under data parallelism or alone.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compression hook: sends gradients in half precision.
 #pragma once
 

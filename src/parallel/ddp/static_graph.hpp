@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Static graph: how often each backward reaches each parameter, as its first backward has shown.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/ddp/uncovered_gradients.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Uncovered gradients: those of backwards that were not exchanged, until an exchange covers what has accumulated.
 #pragma once
 

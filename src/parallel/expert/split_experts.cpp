@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/expert/split_experts.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Split experts: each rank along the axis "expert" of the mesh has some of the experts of a model's layers.
 #pragma once
 

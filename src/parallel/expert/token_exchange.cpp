@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/expert/token_exchange.hpp"
 
 #include <ATen/core/LegacyTypeDispatch.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Token exchange: the ranks along the axis "expert" of the mesh have different experts of a layer. Tokens go to the
 // ranks of their experts, and the results come back (Lepikhin et al., "GShard", 2020). Of rows of `e` bytes in M tokens
 // with k experts each a rank receives 2 M k e (n - 1) / n on average, forward and backward alike, and 4 bytes for each

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Auto-wrap policies: which modules of a model form a parameter group of their own.
 #pragma once
 

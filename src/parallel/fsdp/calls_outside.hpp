@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls outside of a sharded model: a module whose parameters belong to the group of a module around it has their rows
 // of this rank alone when it is called by itself, which is an error.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fixed parameters: those of a model when it was prepared. Ones that came or went afterwards would be neither gathered
 // nor reduced.
 #pragma once

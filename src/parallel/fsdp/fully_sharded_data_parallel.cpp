@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/fsdp/fully_sharded_data_parallel.hpp"
 
 #include <ATen/core/Tensor.h>

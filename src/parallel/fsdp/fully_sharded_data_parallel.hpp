@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fully sharded data parallelism: each rank stores a part of each parameter, gradient and optimizer state; whole
 // parameters exist group by group, while a forward or backward uses them (Rajbhandari et al., "ZeRO: Memory
 // Optimizations Toward Training Trillion Parameter Models", 2020; Zhao et al., "PyTorch FSDP", VLDB 2023).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient reduction: a backward of a group. Its gradients arrive one by one, are reduced by one call of coalesced
 // collectives, and become those of the shards.
 #pragma once

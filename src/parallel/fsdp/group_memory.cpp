@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/fsdp/group_memory.hpp"
 
 namespace accel::parallel {

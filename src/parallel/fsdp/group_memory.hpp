@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Group memory: the parameters of a group side by side in one piece of memory, each at a cache line.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/fsdp/mixed_precision_policy.hpp"
 
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mixed precision policy: the dtypes in which a sharded model computes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Module hooks: hooks of one owner on several modules, which are removed with it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/fsdp/parameter_group.hpp"
 
 #include <ATen/core/Tensor.h>

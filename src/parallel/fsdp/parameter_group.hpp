@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameter group: the parameters of one wrapped module, which are gathered together and whose gradients are reduced
 // together.
 #pragma once

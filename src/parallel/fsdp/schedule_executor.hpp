@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedule executor: turns what happens in a training step of a sharded model into the events of its schedule
 // (schedule/sharding_schedule.hpp), and executes the actions on the model's groups.
 //

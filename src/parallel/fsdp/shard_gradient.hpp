@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shard gradient: the gradient of a sharded parameter. It is that of the whole parameter during a backward, and that of
 // the shard otherwise.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shard layout: the rows of a parameter that this rank stores, and the dtypes in which rows and whole parameter are.
 #pragma once
 

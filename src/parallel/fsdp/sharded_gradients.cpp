@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/fsdp/sharded_gradients.hpp"
 
 #include <ATen/core/Tensor.h>

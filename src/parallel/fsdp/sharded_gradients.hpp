@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sharded data parallelism for gradients of the application: it gathers the parameters of a module around its own use
 // of them, and when the last gradient of a module is ready, the ranks reduce them while it computes others.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sharded parameter: this rank stores some rows of it, and has all of them while its group is unsharded.
 //
 // Note: one tensor, two sets of data. The tensor that the application, the modules and the optimizer hold stays the

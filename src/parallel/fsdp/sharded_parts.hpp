@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sharded parts: the parameters of a sharded model outside of its forwards and backwards, when each rank has some rows.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Local SGD (Stich, 2019): ranks train independently and average their parameters every few steps; also post-local SGD
 // (Lin et al., 2018), and with an outer optimizer DiLoCo (Douillard et al., 2023).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Outer optimizer of DiLoCo (Douillard et al., 2023): SGD with momentum on the difference between the latest averaged
 // parameters and the new average.
 #pragma once

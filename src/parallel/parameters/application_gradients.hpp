@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients that the application computes itself: it marks each as ready, and they are averaged over the ranks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data parallelism for gradients of the application: complete buckets are averaged while it computes others. DDP does
 // the same for LibTorch's autograd.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batch forward: a batch passes through all stages of a pipeline, without gradients.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Boundary messages: into which messages the values are put that pass from one stage of a pipeline to another.
 //
 // Note: the messages of a value. A receiver posts memory ahead for a value like the latest that it has taken, and its

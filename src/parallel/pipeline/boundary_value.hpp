@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Boundary value: what a stage of a pipeline passes to another one, a tree of tensors, numbers and texts. Its tensors
 // are sent one by one; the rest is a description, which is sent again only when it changes.
 #pragma once

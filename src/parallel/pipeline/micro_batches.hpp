@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Micro-batches: the rows of a batch, cut into parts, and joined again.
 #pragma once
 

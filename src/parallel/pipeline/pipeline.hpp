@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pipeline: the steps of a model whose stages the ranks of a group have, by a schedule.
 #pragma once
 

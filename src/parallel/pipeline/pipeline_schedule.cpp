@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/pipeline/pipeline_schedule.hpp"
 
 #include "base/error.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pipeline schedule: what each rank of a pipeline computes in a step, and in which order, as lists of actions. A
 // schedule has no tensors: a generator makes it (schedules/), the simulator proves and times it, the ranks execute it.
 //

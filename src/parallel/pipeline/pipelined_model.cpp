@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/pipeline/pipelined_model.hpp"
 
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pipelined model: a model of which this rank has some stages. A kind of data parallelism exchanges their gradients
 // with the ranks that have the same stages.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The choice of a pipeline schedule: the one that a program names, or the fastest of all by the costs of the stages.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedule simulator: proves that a pipeline schedule ends, and says when, and what it keeps, without a rank or a
 // tensor. Messages are sent without waiting and received ahead of their use, so an action begins when its rank is
 // free and what it needs has arrived.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/pipeline/split_boundary.hpp"
 
 #include <algorithm>

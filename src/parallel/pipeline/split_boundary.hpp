@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Split boundary: ranks along "tensor" have the same values between their stages. Where these leave the host, each of
 // the ranks sends a part of them, and those that get the parts, which are on one host, gather them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stage boundary: passes values between the stages of a pipeline. Sends do not wait, and receives are posted before
 // they are needed: no order of actions that the simulator accepts can make ranks wait for each other.
 #pragma once

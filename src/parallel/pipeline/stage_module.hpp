@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stage module: a model of which this rank has some stages, as one module that computes any of them. Kinds of data
 // parallelism, precision and recompute take it as any other. Its children are those of the model, so that names stay,
 // but lists where a module has parts of the chain.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans the stages of a model: its chain is cut, and this rank keeps its parts.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>

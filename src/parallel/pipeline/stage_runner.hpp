@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stage runner: the step of one rank of a pipeline. It executes the actions of a schedule, and knows no schedule.
 //
 // Note: an error in a stage. The rank that has it sends on that it failed, in the place of each value that it owes, and

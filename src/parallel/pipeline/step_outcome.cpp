@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/pipeline/step_outcome.hpp"
 
 #include <ATen/core/ivalue.h>

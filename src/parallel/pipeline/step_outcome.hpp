@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Step outcome: how ranks end a step of a pipeline. If one of them has failed, all of them throw its error.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/pipeline/tied_stages.hpp"
 
 #include <ATen/core/Tensor.h>

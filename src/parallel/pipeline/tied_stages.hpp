@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tied stages: parameters that stages on several ranks have, such as the embedding of the first one and the head of the
 // last one. Each has its own copy and its part of the gradient, and the copies are updated alike.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exchange: what the ranks of a group do with a tensor in one direction of a parallel operator.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/regions/exchange_memory.hpp"
 
 #include <ATen/core/LegacyTypeDispatch.h>

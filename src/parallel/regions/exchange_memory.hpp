@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exchange memory: tensors that the ranks of a host exchange in place, without copies, because each rank can map those
 // of the others. They are used again and again.
 #pragma once

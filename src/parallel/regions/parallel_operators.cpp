@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/regions/parallel_operators.hpp"
 
 #include <ATen/core/LegacyTypeDispatch.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parallel operators: what leads into and out of a region of a model whose tensors are split over a group of ranks.
 // Each is one exchange forward and its adjoint backward, or nothing in one of the directions (Shoeybi et al.,
 // "Megatron-LM", 2019; Korthikanti et al., "Reducing Activation Recomputation", 2022). A derivative of a derivative is

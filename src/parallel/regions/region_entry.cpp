@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/regions/region_entry.hpp"
 
 #include <ATen/SequenceNumber.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Region entry: a tensor that has entered a region of split layers, and what the column layers that read it share in
 // the backward.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Region input: a tensor that enters a region of a split model once, although several of its layers read it, so that
 // its gradient is summed over the ranks once.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sequence region: a part of a model whose activations are split along the sequence between split layers (Korthikanti
 // et al., "Reducing Activation Recomputation in Large Transformer Models", 2022). The sequence is the last dimension
 // but one, and its length must be divisible by the number of ranks.

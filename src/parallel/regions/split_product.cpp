@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/regions/split_product.hpp"
 
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Split products: linear layers whose weight is split over ranks, with exchanges that go on while something else is
 // computed. The bits of a result do not depend on what goes on meanwhile.
 #pragma once

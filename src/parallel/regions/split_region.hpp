@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Split region: what the layers of a model that are split over ranks share.
 #pragma once
 

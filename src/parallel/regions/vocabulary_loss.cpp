@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/regions/vocabulary_loss.hpp"
 
 #include <ATen/core/Tensor.h>

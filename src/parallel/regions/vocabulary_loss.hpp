@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loss parallel: the scores of a language model's head stay split over its vocabulary, and the cross entropy is
 // computed of the parts (nn/split/split_cross_entropy.hpp, nn/linear_cross_entropy.hpp).
 #pragma once

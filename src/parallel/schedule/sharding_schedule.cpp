@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/schedule/sharding_schedule.hpp"
 
 #include <algorithm>

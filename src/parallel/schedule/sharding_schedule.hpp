@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sharding schedule: when the parameters of each group of a sharded model are gathered and released, and when gradients
 // are reduced, as lists of actions. The schedule follows from the events of a training step and the settings, and has
 // no tensors: a sharded model executes the actions, also on a rank without inputs, and the memory estimate counts them.

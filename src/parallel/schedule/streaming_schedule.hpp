@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streaming schedule: when the weights of each block of a streamed model are loaded and unloaded, as lists of actions.
 // The schedule follows from the order in which blocks are used and a budget of memory, and has no tensors: a stream of
 // offloaded blocks executes the actions.

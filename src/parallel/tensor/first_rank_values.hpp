@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The values that the first rank of a group has of a model's tensors, given to the others one tensor after the other,
 // so that memory for one more is enough.
 #pragma once

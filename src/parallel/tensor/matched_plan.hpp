@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matched plan: what a plan says of each layer and each parameter of a model that some ranks are to share. Nothing is
 // changed.
 #pragma once

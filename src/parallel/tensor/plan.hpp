@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans of tensor parallelism: rules that say how the layers of a model are split over ranks, in the terms of Hugging
 // Face's `base_model_tp_plan`.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/tensor/saved_activations.hpp"
 
 #include <ATen/core/Tensor.h>

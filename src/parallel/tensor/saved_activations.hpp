@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Saved activations: what the forward of a transformer keeps for its backward on one rank, from the shapes of its
 // layers alone (Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models, 2022).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared parts: the parts of parameters that neighbouring ranks store alike, because there are fewer key heads than
 // ranks (Ainslie et al., "GQA: Training Generalized Multi-Query Transformer Models", 2023). Each of these ranks
 // computes the term of the gradient that comes from its query heads.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/tensor/split_layers.hpp"
 
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Split layers: the layers of Megatron-LM (Shoeybi et al., 2019), each rank of which has a part of the weight.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Splits a model's layers over ranks, in place, by a plan: tensor parallelism (Shoeybi et al., "Megatron-LM", 2019).
 #pragma once
 

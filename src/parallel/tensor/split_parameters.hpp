@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Split parameters: which part of each parameter a rank has under a plan.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bars: stacked ones for shares of time, and those of a histogram.
 const BAR_HEIGHT = 24, BAR_LABELS = 150;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of the page that show what a run has logged beside numbers, its settings, its traces and its problems.
 function settingsTable(title, settings) {
   return settings.length ? html("div", {class: "card"}, scrolled(title, dataTable(title, [{title: "name"}, {title: "value"}],

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elements of the page. All text goes in as text, never as HTML.
 const SVG = "http://www.w3.org/2000/svg";
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the parts of the page as a C++ source, with the hashes by which a Content-Security-Policy allows them.
 
 usage: embed_page.py OUTPUT LICENSE page.html STYLE.css... SCRIPT.js...

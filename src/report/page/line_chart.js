@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A chart of curves: uPlot draws it; the page adds a table, values at the cursor, and the keyboard.
 const settings = {x: "step", smoothing: 0, log: false};
 const LARGEST = 4e307;  // so that no difference overflows

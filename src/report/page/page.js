@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Puts the page together and keeps it up to date.
 const byId = id => document.getElementById(id);
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keeps the data of the runs. The page's own data and the later updates of a server have one form: what is new.
 const store = {version: 0, time: 0, numPoints: 0, runs: new Map()};
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of the page: each is {id, title, key(runs), build(runs)}. A part is built again when its key has changed; its
 // charts stay, with their zoom, and draw what is new.
 const charts = new Map();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A few steps of the traces: for each rank and thread the spans over time, those inside of others below them.
 const LANE_HEIGHT = 15, DEEPEST_LANE = 6;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Backward from one tensor, and its options.
 #pragma once
 

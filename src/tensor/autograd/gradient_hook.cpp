@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tensor/autograd/gradient_hook.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient hook: calls a function in each backward when the gradient of a parameter is complete.
 #pragma once
 

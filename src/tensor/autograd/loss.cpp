@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tensor/autograd/loss.hpp"
 
 #include <ATen/core/Reduction.h>

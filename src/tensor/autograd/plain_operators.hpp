@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A scope of operators that record no graph and cast nothing.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tensor/autograd/saved_tensor_hooks.hpp"
 
 #include <ATen/SavedTensorHooks.h>

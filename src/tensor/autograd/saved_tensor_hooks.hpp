@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Saved-tensor hooks: the nodes of autograd save tensors for the backward. In a scope of hooks others stand in for
 // them.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tensor/device/accelerator_library.hpp"
 
 #include <ATen/Context.h>

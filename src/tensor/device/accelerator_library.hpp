@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LibTorch's libraries of accelerators, libtorch_cuda.so and its like. They lie beside the libtorch_cpu.so of the
 // process and are loaded where there is a driver.
 //

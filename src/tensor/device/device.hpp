@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices: conversion between the numbers of the C API, LibTorch's devices and texts.
 #pragma once
 

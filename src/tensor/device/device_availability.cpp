@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tensor/device/device_availability.hpp"
 
 #include <ATen/detail/PrivateUse1HooksInterface.h>

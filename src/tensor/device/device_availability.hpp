@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which devices can be used in this process, and why others cannot.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tensor/device/device_graph.hpp"
 
 #include <c10/core/Event.h>

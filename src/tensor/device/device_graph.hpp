@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device graph: work that a stream records once, and that the device does again by one call, with the same memory. It
 // is of several parts where the host has work in between.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kinds of devices: their numbers in the C API, their names and LibTorch's types.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plugins of devices: libraries of vendors that register a device with LibTorch when they are loaded.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LibTorch's threads for the backwards of accelerators.
 //
 // LibTorch starts them once in a process, in the first backward, for the devices that are there, and for the engine of

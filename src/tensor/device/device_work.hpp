@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions of a device beside tensors and operators: which one is current, waiting for its work, its memory and its
 // properties, through LibTorch's interfaces that all accelerators have. kUnsupported for functions that the device
 // lacks.

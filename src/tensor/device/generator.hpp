@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random generators of devices, and their states as tensors.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generator branch: while it exists, the default generator of a device draws from another stream, which follows from
 // the state of the former and a number. Afterwards the former goes on, moved by one draw whatever was drawn in the
 // branch. So ranks draw different numbers in one part of a model, and the same again behind it.

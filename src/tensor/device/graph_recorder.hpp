@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graph recorder: records what is queued on a stream, and does it again. LibTorch has one for some kinds of devices, a
 // plugin libaccel_KIND_graphs.so for others. Header only but for the last two: plugins use no symbol of libaccel.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host copy: a tensor of an accelerator in the memory of the host, until it is needed again. Copies of both directions
 // are in the order of the device's other work, and do not wait where the device can pin memory.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tensor/device/host_ring.hpp"
 
 #include <ATen/ops/empty.h>

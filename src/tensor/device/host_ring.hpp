@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host ring: how the host reads tensors of accelerators for which it has no memory of their size. Two page-locked
 // chunks are used again and again: while the host takes one, the device copies into the other.
 #pragma once

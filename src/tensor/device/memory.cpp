@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tensor/device/memory.hpp"
 
 #include <ATen/core/Tensor.h>

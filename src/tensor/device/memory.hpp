@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors from memory, with the checks of shapes that LibTorch does not make.
 #pragma once
 

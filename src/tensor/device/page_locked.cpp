@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tensor/device/page_locked.hpp"
 
 #include <ATen/ops/empty.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Page-locked host memory: a device copies from and to it beside its computation, while the host goes on. LibTorch
 // keeps what is freed for the next tensors. Where the system gives none, ordinary memory takes its place, which one
 // warning says: it has the same values, and copies wait.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plugin's only symbol: recordings by LibTorch's graphs of CUDA, which LibTorch up to 2.13 does not offer by its
 // interface of graphs.
 #include <ATen/core/CachingHostAllocator.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An operator argument as passed by the caller: a borrowed view, so that nothing is copied before the schema is known.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tensor/operators/failed_operator.hpp"
 
 #include <algorithm>

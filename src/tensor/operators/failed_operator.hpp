@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Failed operator: which operator of LibTorch an exception has come from.
 #pragma once
 

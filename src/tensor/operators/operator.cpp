@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tensor/operators/operator.hpp"
 
 #include <ATen/core/function_schema.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operator: any operator of LibTorch by its name, called through the boxed dispatcher, with autograd, autocast and
 // devices.
 #pragma once

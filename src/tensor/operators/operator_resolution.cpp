@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tensor/operators/operator_resolution.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Overload resolution of operators: chooses the overload for given arguments, as a call in Python does.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tensor/operators/operator_suggestions.hpp"
 
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Suggestions for the name of an operator that does not exist.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pre-tokenizers by the names of GGUF files: how the text is cut before byte-level BPE merges what is between the cuts.
 #pragma once
 

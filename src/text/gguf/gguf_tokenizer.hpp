@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenizer of a GGUF file as a tokenizer.json and the files beside it would say it.
 #pragma once
 

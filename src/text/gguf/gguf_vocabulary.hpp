@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vocabulary of a GGUF file: its tokens with their kinds, scores, merges and roles, all checked.
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Cargo without the network, with the crates that tools/setup.sh has put into build/deps/tokenizer_crates:
 #   cargo.sh CARGO build PLUGIN DEPFILE     builds the plugin, and lists what it was made of
 #   cargo.sh CARGO COMMAND [ARGUMENT...]    any other command

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tracker "mlflow": a run of MLflow, with its names, limits and variables.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MLflow's file store: a folder an experiment, in it a folder a run, in which each metric, parameter and tag is a file.
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run of an MLflow tracking server, through its REST interface.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a run of MLflow is stored: a server, or a folder in the form of MLflow's file store.
 #pragma once
 

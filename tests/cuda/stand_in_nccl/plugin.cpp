@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stands for the NCCL plugin: a backend that moves nothing. As NCCL it needs a device for each rank; STAND_IN_DEVICE
 // identifies this rank's, RANK stands for it where the variable is not set.
 #include <cstdio>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A user's program: it knows the header and what is installed. Prints the doubles of all ranks, counted from 1. */
 #include <accel.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Records what torch.optim's classes do, as tests/parity/fixtures/optimizers.json.
 
 usage: optimizers.py [--seed N] > fixtures/optimizers.json     (with torch 2.13)

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes what the reference's save_state() writes of sharded models, as tests/parity/fixtures/sharded_checkpoints.
 
 usage: sharded_checkpoints.py [CASE ...]     (with torch 2.13, accelerate 1.15.0, torchdata 0.11.0; cases of DeepSpeed with deepspeed 0.19.8)

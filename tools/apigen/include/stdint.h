@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What accel.h needs of the C library, so that its description is the same on every machine. */
 typedef signed int int32_t;
 typedef unsigned int uint32_t;

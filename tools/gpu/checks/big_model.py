@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Llama over device, CPU and disk has the logits of the whole: big_model.py accel|torch FOLDER; the model is one of that library."""
 
 import json

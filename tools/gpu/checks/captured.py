@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A captured step of an MLP and of a GPT: the losses of 20 steps are those of steps without a capture, the counts say that the device did
 them again, and both are timed."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state is on the device, whose name, memory and capability are known."""
 
 import importlib.util

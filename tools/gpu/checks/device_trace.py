@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a chrome trace says of a GPU: kernels, copies, and where the host waits."""
 
 import gzip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A card that another process fills: what does not fit is OutOfMemoryError, what fits works, and so does all when the other one is gone.
 
 filled_card.py, or as the other process: filled_card.py fill

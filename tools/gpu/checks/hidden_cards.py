@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CUDA_VISIBLE_DEVICES that hides the card: asking for it is a typed error with a reason, and a state that may choose is on the CPU."""
 
 import os

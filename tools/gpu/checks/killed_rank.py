@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rank that is killed ends the other with an error within its timeout: killed_rank.py, or as a rank: killed_rank.py rank"""
 
 import os

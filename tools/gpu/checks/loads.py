@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No library of the bundle lacks another one: what the dynamic linker says of every file."""
 
 import os

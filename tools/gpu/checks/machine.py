@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names the machine: card, driver, memory and capability, processor, versions."""
 
 import importlib.metadata

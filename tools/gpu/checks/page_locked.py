@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A limit of 0 for page-locked memory: batches reach the device as they are."""
 
 import resource

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DDP or FSDP: two ranks on one card have the losses and weights of one: parallel.py ddp|fsdp, or as a rank: parallel.py KIND FILE"""
 
 import json

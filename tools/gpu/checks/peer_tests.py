@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Accelerate's own tests on the device with both packages: peer_tests.py FOLDER
 
 FOLDER has Accelerate's source archive, unpacked (accelerate-*/), and the wheels of its tests that this Python lacks (wheels/*.whl); it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The profile of a training (profile.py training) or of a model whose layers are on the host (profile.py big_model FOLDER)."""
 
 import gzip

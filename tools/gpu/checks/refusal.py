@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two ranks on one card without staging: refused before the first collective, with the ranks, the cards and both ways out."""
 
 import os

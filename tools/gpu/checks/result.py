@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a check says what it found: a figure as a line of JSON, what is wrong as its end, and that it cannot run here."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """memcheck of compute-sanitizer over one training step and one checkpoint."""
 
 import os

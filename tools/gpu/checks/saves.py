@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints: an asynchronous save holds the loop no longer than the copy of the state, and what is loaded has the bits: saves.py FOLDER MIB"""
 
 import shutil

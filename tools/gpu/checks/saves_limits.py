@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long an asynchronous save may hold the loop."""
 
 from result import SHORT

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The speed of one workload for a model of torch: speed.py WORKLOAD STEPS WHO PRECISION
 
 WHO is ours or ours_compile (this package), or accelerate, fused (AdamW) or compile (fused, and torch.compile). Ours is as the other is

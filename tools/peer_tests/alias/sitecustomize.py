@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Puts the package accel in the place of accelerate, in every Python that has this folder in its path.
 
 Loggers have the names of modules, so that a logger of accelerate is that of accel, too.

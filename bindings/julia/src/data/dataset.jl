@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Datasets, and those of tensors. Each kind is a function that makes a `Dataset`.
 
 @doc """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Datasets of files. A path is that of a file, or of a folder: then all files below it that end with `suffix`, in the order of their
 # paths. Large files are mapped, and must not be shortened meanwhile.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Items that Julia makes: by number, or one after another. They are made on the thread of the call that wants them.
 
 """An array whose value is a tensor over its memory."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Loaders: batches of items. `for (features, labels) in loader`.
 
 @doc """

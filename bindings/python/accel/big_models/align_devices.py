@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hooks that bring the weights of torch modules to the device where they compute, and put them away afterwards.
 
 What a module has outside of its forward are tensors on the device meta, which have no memory. A weight that is on the right device already,

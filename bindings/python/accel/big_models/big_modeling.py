@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models that are larger than a device, of torch or of accel: they are made without memory, spread over devices, and kept in files.
 
 For modules of accel the engine does it. Modules of torch have hooks in Python (align_devices.py), and the engine finds the device

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Weights of files in models of torch: each where a device map says.
 
 Files are mapped. What stays on the CPU, or on the disk, is the mapped file itself: its pages are read when they are used, and copied when they

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Device maps: which device each part of a model is kept on. The engine measures and places; models of torch are shown to it as they are."""
 
 import collections

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of torch that are spread over devices, the memory of the CPU and files."""
 
 import functools

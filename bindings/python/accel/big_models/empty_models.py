@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of torch that are made on another device, or without memory."""
 
 import contextlib

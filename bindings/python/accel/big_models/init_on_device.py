@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models that are made on another device than that of their program, or without memory."""
 
 import contextlib

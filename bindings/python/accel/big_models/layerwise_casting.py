@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layers of torch whose weights are kept in a smaller dtype than they compute in."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of torch with tensors on the device meta, which have no memory: they get values before the model is prepared."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of torch that move as a whole: to the device when they run, and back to the CPU when the next one does."""
 
 import torch

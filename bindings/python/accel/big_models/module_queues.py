@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The steps of the search for a device map, for programs that make maps of their own. They work on queues of pairs of path and module, and on the
 sizes of compute_module_sizes(); the search itself is the engine's (device_maps.py)."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Single tensors of models of torch or of accel: their names, their devices, and which are the same. Those of torch: torch_module_tensors.py."""
 
 from .. import capi

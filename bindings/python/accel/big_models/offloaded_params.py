@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of torch or of accel whose weights are put away between their forwards."""
 
 from .. import capi

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Weights outside of memory: in files of their own with an index, or where they are already, in files of safetensors.
 
 Tensors that are read share the memory of their mapped file: nothing is copied until it is needed. They are torch's where the program has

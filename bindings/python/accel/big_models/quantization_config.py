@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The settings of load_and_quantize_model(), checked."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Linear layers of torch whose weights are codes of 4 or 8 bits. The classes, and the tensors of state dicts, have bitsandbytes' names."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of accel and of torch whose weights become codes of 4 or 8 bits by the settings of BnbQuantizationConfig."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of weights are read before the modules that need them run."""
 
 import resource

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Single parameters and buffers of torch models: their names, their devices, and which of them are the same. What module_tensors.py has too is
 described there."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Weights by other names than they have: below a prefix, and all names of a tensor that a model has at several places."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Weights that come to an accelerator before the modules that need them run."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Weights of models in files: one file, or several with an index."""
 
 import os

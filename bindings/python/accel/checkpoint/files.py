@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of values and of weights, and what belongs to the training state of a program."""
 
 import logging

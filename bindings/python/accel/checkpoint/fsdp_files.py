@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Weights and states of optimizers in the files of FSDP, of models of torch and of accel. accelerator.save_state() has files of its own,
 which are verified."""
 

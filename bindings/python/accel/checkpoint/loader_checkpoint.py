@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The positions of an Accelerator's loaders of torch in its checkpoints."""
 
 import logging

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Seed and epoch of the sampler that the reference pickles into `sampler.bin`, without running what the pickle names."""
 
 import io

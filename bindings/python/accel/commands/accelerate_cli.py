@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All commands, as `python -m accel.commands.accelerate_cli` runs them: those of the program."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parsers of commands, and such as take names of options with - and with _ and remember which of them were given."""
 
 import argparse

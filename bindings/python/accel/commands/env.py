@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `env`: what a bug report should know."""
 
 import importlib.metadata

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `estimate-memory` for models of the hub, and for configurations of transformers: what loading and training one takes, without
 its weights.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `launch`: the parser of its arguments, which have Accelerate's names and defaults, and what they mean, as the program says."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `accel merge-weights`, for programs that call it from Python."""
 
 from ..parallel.fsdp import merge_fsdp_weights

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python3 -m accel.commands.model_shapes MODEL`: the modules and the shapes of a model of transformers or timm as JSON, for
 `accel estimate-memory`.
 

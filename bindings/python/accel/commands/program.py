@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program `accel`, which has the rules of all commands: the modules of this folder only translate to and from it."""
 
 import json

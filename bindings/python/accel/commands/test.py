@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `test`: whether this machine can train."""
 
 from . import program

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `to-fsdp2`: the program makes a configuration of sharding of version 2 from one of version 1."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `tpu-config`, which the program refuses: the engine has no TPUs. With --debug it shows what would be run."""
 
 from . import program

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What can be used here: parts of the engine, devices, packages of Python."""
 
 import importlib.util

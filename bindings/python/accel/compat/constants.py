@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names of files in checkpoints, and the values that settings of the reference take."""
 
 from .. import capi

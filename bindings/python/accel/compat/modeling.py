@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a model consists of: its modules, the model inside a prepared one, the sizes of its numbers."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The names of the reference, and the module here that each is in. They are resolved when they are asked for.
 
 The reference spreads its names over many modules; which name is in which of them has no meaning here. So modules of the reference that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small functions on dicts, names and sizes that scripts take from accelerate.utils."""
 
 from ..state.process import PartialState

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tracebacks of the package rich: importing this switches them on, which `import accel` does with ACCELERATE_ENABLE_RICH."""
 
 from .availability import is_rich_available

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batch samplers whose batches the ranks share."""
 
 from itertools import chain, islice

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loaders of torch; the package's own are in accel.data."""
 
 from . import loader as data

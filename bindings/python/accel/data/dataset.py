@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Datasets: Python objects with items, and what all have that the engine reads itself."""
 
 from .. import capi

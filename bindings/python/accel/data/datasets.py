@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Datasets of tensors, and of items of others, beside those that the engine reads itself."""
 
 import operator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loaders of torch that rank 0 reads for all."""
 
 from itertools import islice

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The batches of an epoch of one of torch's loaders."""
 
 import copy

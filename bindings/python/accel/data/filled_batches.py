@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batches whose last rows are repetitions, which make them as long as all others."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Streams of which each rank takes its part."""
 
 from itertools import islice

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loaders: batches of a dataset's items, in the order of a sampler. The engine orders, shares, reads ahead and collates."""
 
 from .. import capi

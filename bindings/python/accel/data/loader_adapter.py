@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all prepared loaders of torch have: torch's loader inside, and a position."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What GradientState and the engine know of a loader's loops."""
 
 from .. import capi

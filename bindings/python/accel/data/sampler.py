@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Orders of items for each epoch, with the names of torch."""
 
 import weakref

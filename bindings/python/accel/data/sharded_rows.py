@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rows that a rank has of the states of an optimizer, which have the shape of their parameters."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Streams of which each rank reads shards of its own. All ranks end together: one that ends early repeats its first batch, which does not count."""
 
 import copy

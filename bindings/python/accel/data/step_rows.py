@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many rows each rank's batch has in the steps of an epoch, and how many of them are not repetitions."""
 
 from ..state.job import data_parallel_size, is_made

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batches of tensors' rows, without the items in between: one operation for each tensor of a TensorDataset.
 
 What torch's loader would make is made: the same values, order and random numbers. Worker processes are not needed for it.

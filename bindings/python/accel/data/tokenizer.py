@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tokenizers: text to token ids and back, and chats as text."""
 
 import os

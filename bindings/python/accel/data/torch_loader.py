@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loaders of torch that hand each rank its own batches, on the device."""
 
 from ..engine.device_copy import to_device

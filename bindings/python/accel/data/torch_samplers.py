@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Samplers: the order of a loader's items."""
 
 from collections import deque

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batches on their way from a loader's worker processes.
 
 Torch puts each tensor of a batch into shared memory, and asks the worker for its file: several messages for each tensor, which cost more

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensors of torch and of the engine are the same ones: both have the one LibTorch of the process.
 
 A tensor that crosses keeps its memory and its autograd history. The engine's side holds a reference of the C++ object, and a tensor that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How arguments and results of forward() pass through the engine, which knows tensors, numbers, texts, lists and dicts.
 
 Other objects stay here while a call lasts, and a number goes in their place. What is in containers of other classes than list, tuple and

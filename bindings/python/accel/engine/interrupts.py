@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ctrl-C in a call that waits for other ranks.
 
 Python handles signals when its main thread runs Python again, which it does not while it waits in the engine. A thread of its own

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where libaccel.so is: what $LIBACCEL names, else the one of the wheel, else what the extension was linked with."""
 
 import os

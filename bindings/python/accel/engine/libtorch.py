@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which LibTorch the engine gets: that of an installed `torch`, of $ACCEL_LIBTORCH, or the one that libaccel was built with.
 
 A process can have only one (docs/libtorch.md), so whatever is loaded already decides. The first folder that is there is used.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The engine's log messages in Python's logging: warnings and errors from the start, as the logger "accel"."""
 
 import logging

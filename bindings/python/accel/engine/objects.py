@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Any object of Python as a value of the engine, for messages between ranks, checkpoints and batches.
 
 None, truths, numbers of 64 bits, texts, bytes, tensors, and lists, tuples and dicts of them have kinds of their own there, which other

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scopes of the engine as context managers."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is torch's among the objects of a program, without importing torch: programs that do not use it pay nothing."""
 
 import functools

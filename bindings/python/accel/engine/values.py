@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trees of values on their way to the engine and back: foreign tensors become tensors, and containers come back as what they were."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A collective that was started with async_op=True and runs in the background."""
 
 import time

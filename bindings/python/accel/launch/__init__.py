@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starting the ranks of a job from Python."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `accel launch` makes of arguments, as the program says: the command, its environment, and the settings with their sources."""
 
 import argparse

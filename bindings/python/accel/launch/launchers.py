@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts a function in several processes, from a script or a notebook. From a shell: `accel launch --num-processes 2 script.py`."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Megatron's arguments: one namespace for the job, filled by prepare()."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of transformers as Megatron-LM's steps call them: tokens, positions and masks in; with labels the loss of each token comes out."""
 
 import torch

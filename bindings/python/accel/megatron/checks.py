@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings of Megatron-LM that a model contradicts, and those that have no effect here, each of which is reported once."""
 
 from ..state.job import data_parallel_size

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What stands in a program of Megatron-LM for a schedule, and for loaders of its data."""
 
 # The arguments of Megatron's data that have a default, by its names.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The prepared model under Megatron-LM's settings: a call in training is a whole step."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The functions of accelerate.utils.megatron_lm. prepare() does what they do, for the objects that it is given."""
 
 from .arguments import get_args, initialize  # noqa: F401

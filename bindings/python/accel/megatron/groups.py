@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the data ranks do together: those that read different batches."""
 
 from .. import capi

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which ranks do what under Megatron-LM's settings: the sizes of the mesh, and how models are sharded over the data ranks."""
 
 from .. import capi

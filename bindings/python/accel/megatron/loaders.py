@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loaders whose batches are the micro-batches of a step, for each data rank."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sizes of a model under the names of Megatron's arguments, from its configuration. A program adds functions for other types of models."""
 
 import functools

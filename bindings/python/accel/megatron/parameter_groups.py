@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Groups of parameters by conditions of the plugin: some have no weight decay, some another learning rate."""
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plans by which layers are split over tp_degree ranks, of models of transformers that have none of their own."""
 
 _GPT2 = {"transformer.h.*.attn.c_attn": "packed_colwise(3)", "transformer.h.*.attn.c_proj": "rowwise", "transformer.h.*.mlp.c_fc": "colwise",

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MegatronLMPlugin: the settings themselves, from code and from MEGATRON_LM_*."""
 
 import dataclasses

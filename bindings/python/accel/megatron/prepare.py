@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What prepare() does under Megatron-LM's settings: completes them from the objects, and makes the engine that does whole steps."""
 
 import logging

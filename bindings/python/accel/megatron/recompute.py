@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layers whose forwards are computed again in the backward, as recompute_* say."""
 
 import torch

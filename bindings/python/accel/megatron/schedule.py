@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Megatron-LM's schedule of learning rates and weight decay, by its formulas. It counts samples: each update is a global batch."""
 
 import math

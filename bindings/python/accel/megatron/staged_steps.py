@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Steps of Megatron-LM's models whose stages are on several ranks: the step of a micro-batch is taken apart, before and behind the model."""
 
 import inspect

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What tensorboard_dir gets: the values of each step, and of evaluations."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The steps of Megatron-LM's models: what a micro-batch is made of, how the model is called with it, and what its loss is.
 
 A step's forward_step(iterator, model) takes a micro-batch from an iterator, calls the model (calls.py), and returns its output and the function of it that

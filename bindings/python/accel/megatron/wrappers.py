@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An optimizer and a schedule that the engine of Megatron-LM's settings steps."""
 
 from ..training.torch_optimizer import SteppedOptimizer

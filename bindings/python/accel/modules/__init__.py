@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of the engine with the names of torch.nn."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Adapters: which of them act in calls. Models have the methods that add, train and merge them."""
 
 from .. import capi

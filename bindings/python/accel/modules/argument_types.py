@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks of the types of arguments: an object of a wrong kind is one error, which says what came and what would be right."""
 
 from .. import capi

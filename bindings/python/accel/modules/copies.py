@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copies of models: copy.deepcopy() and pickle. A layer of the engine is made again with its arguments, a module of Python is put together
 of its parts; then all tensors get their values."""
 

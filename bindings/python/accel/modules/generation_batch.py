@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sequences that are generated together (continuous batching), and how their tokens are chosen."""
 
 from .. import capi

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Activations, losses and containers with the names of torch.nn, beside the layers that are generated."""
 
 import json

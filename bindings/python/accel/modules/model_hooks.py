@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Objects that change what goes into a module and what comes out of it, one for each module."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models: subclasses of Module with a forward in Python, which the engine prepares, saves and runs as its own layers."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models: Module, Parameter, the engine's layers; `nn.functional` has the operators."""
 
 from ..tensors import functional

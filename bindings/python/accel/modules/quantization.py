@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Quantized models: the settings of the engine from keywords, names and dtypes of the library or of torch."""
 
 from collections.abc import Mapping

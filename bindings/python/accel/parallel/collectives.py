@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the ranks do together with tensors and trees of tensors.
 
 All ranks must make the same call. Trees are lists, tuples and dicts; results have the same. With `async_op=True` a call only starts,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings of data parallelism: how gradients are averaged."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DeepSpeed's settings for the engine, which shards as ZeRO's stages say."""
 
 import contextlib

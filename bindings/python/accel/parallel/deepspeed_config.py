@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DeepSpeed's JSON: read, asked by dotted names, and filled where it says "auto"."""
 
 import base64

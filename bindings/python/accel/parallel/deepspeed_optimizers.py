@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The optimizers that DeepSpeed's configuration can name, from torch, with DeepSpeed's defaults."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What prepare() does under DeepSpeed's settings: fills the configuration from the objects, and makes the optimizer and the scheduler that it
 names."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The schedules that DeepSpeed's configuration can name, with the formulas and defaults of DeepSpeed 0.19. They count updates: an iteration of -1 is
 before the first."""
 

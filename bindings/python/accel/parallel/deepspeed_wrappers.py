@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The calling rule of DeepSpeed over prepared objects of torch: one call computes gradients and, at the end of a window, updates."""
 
 from ..training.torch_optimizer import SteppedOptimizer

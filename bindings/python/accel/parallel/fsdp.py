@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sharded training: its settings, and one file of the weights that several ranks wrote in parts."""
 
 import functools

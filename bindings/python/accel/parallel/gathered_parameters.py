@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whole values of sharded parameters, for a program that reads or changes them."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Local SGD: each rank trains for itself, and the weights are averaged every few steps."""
 
 from .. import capi

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which ranks do what together: the sizes of the mesh under the reference's names, and the mesh itself."""
 
 import dataclasses

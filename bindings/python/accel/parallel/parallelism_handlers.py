@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The handlers of ParallelismConfig: how layers and sequences are split along an axis of the mesh."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rules of a plan as text: a pattern of paths and a style, of which the first counts that matches."""
 
 

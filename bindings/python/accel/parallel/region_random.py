@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random numbers of a rank's own for what it computes on its part of split tensors, such as dropout of its heads."""
 
 import torch

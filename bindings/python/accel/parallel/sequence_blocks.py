@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sequences that are split between the split layers of a torch model: from the first of its blocks to the last one, a rank has its positions alone,
 the last dimension but one of what blocks pass on."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which plugin says how an Accelerator's models are sharded: one that is given, else one of the environment."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The classes of torch.distributed.fsdp that settings of sharding are made of: torch's own where the program uses torch, else those here, which
 have the same names and fields."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Experts of a torch model that are shared out over the ranks of the axis expert: the engine cuts the parameters along their first dimension, and
 forwards of the modules that have them send tokens to the ranks of their experts, and the results back."""
 

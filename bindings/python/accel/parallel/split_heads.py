@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Heads of attention in models of transformers, between which a plan splits projections. Ranks may have unequal numbers of heads, and share key
 heads where there are fewer of them than ranks."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operators at the ends of a region whose tensors are split over the ranks of a group, for forwards of programs: tensors of accel and of torch.
 
 `group` is that of an axis: `accel.Mesh().get_group("tp")`. All its ranks make the same calls. Each is an exchange in the forward and its adjoint in

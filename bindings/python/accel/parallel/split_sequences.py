@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sequences that are split over the ranks of cp or sp: how, by the job's settings, and the scope in which they are."""
 
 import contextlib

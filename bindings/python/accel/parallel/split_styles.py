@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the styles of a plan do to layers of torch: the dimensions along which the engine cuts their parameters, and the operators around their
 forwards."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of torch on parts of sequences. The engine's attention stands in for torch's where it is called; hooks give a model of transformers
 its positions, and leave out masks that say no more than that attention is causal."""
 

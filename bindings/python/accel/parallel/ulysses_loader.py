@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batches of which each rank of sequence parallelism has some positions, as of DeepSpeed's UlyssesSPDataLoaderAdapter."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Optimizers of DeepSpeed's configuration whose update looks at whole parameters, with DeepSpeed's defaults: they do not go with sharding."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Environment variables and ports, as programs and their launchers share them."""
 
 import collections

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings as dataclasses, with the names of the reference. None: not given, so that the environment or the default decides."""
 
 import operator

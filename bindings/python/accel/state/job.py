@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program's place in its job: the engine's state, one for the whole process, and what it was made from."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What this machine and this process's surroundings are, found out without the engine."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings for the engine's structs of options: where values come from that are not given, and how a struct is filled."""
 
 import copy

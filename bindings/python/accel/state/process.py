@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PartialState, AcceleratorState and GradientState: what a program sees of its job."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random numbers: seeds for all generators of the program, and generators of their own."""
 
 import random as python_random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Regions in which gradients are recorded or not; also decorators."""
 
 from ..generated.methods import enable_grad, inference_mode, no_grad

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """New tensors: numbers, lists and the memory of others (the buffer protocol, DLPack), filled ones, random ones."""
 
 import array

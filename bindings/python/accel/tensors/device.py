@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Devices: "cpu", "cuda:1", "meta", and every other that LibTorch knows or a plugin registered."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Element types: `accel.float32` is the text "float32" that also knows its number and size."""
 
 import builtins

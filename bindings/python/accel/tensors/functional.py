@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Functions of tensors as torch.nn.functional has them; every operator of LibTorch is here too."""
 
 from ..generated.methods import cross_entropy  # noqa: F401  (a name of torch)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts of tensors: `x[1:, None, ..., mask]`, as in NumPy and torch."""
 
 import operator

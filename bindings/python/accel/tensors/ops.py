@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every operator of LibTorch, and the engine's own, under its name: `accel.ops.softmax(x, -1)`, with its schemas as
 documentation.
 

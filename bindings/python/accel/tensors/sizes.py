@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sizes of memory: of an element, and in words."""
 
 from .. import capi

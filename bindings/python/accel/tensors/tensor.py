@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensors of LibTorch. They lend their memory to NumPy, torch, JAX and CuPy: `numpy()`, DLPack."""
 
 import builtins

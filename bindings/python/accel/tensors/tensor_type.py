@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What counts as a tensor, for modules that the class Tensor itself is made from."""
 
 from .. import capi

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How tensors look in print: all elements of small ones, the edges of large ones."""
 
 MOST_ELEMENTS = 1000

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Functions on every tensor of a tree, without other ranks. Trees are lists, tuples and dicts of any classes, which results have again.
 The tensors may be torch's or the engine's; results are of the same kind.
 """

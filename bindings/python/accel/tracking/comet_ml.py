@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Comet."""
 
 from operator import attrgetter

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DVCLive."""
 
 from operator import attrgetter

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trackers of the engine. A thread of it writes what they are given; those of a program run together, as one set of the state."""
 
 import os

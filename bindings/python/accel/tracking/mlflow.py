@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MLflow: by its own package where it is installed, else by the engine, which speaks with servers and writes MLflow's files itself."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What shows how the training of an Accelerator goes: trackers, profiles and reports."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Profiles of the program: by torch's profiler where the program uses torch, else by the engine's, with the same methods."""
 
 import contextlib

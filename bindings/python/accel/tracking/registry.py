@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The trackers that there are, by name."""
 
 import importlib.util

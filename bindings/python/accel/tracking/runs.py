@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trackers whose package has runs with a configuration: Weights & Biases, Trackio, SwanLab. They run on all ranks."""
 
 import importlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The training loop: prepares models, optimizers, loaders and schedulers, and does what several ranks must do together."""
 
 import contextlib
@@ -468,7 +469,7 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
 
     @staticmethod
     def reduce(tensor, reduction="sum", scale=1.0, async_op=False):
-        """As accel.utils.reduce(), which gives the mean unless it is told otherwise; this gives the sum, as in the reference."""
+        """accel.utils.reduce() with the sum as the default, which is Accelerate's default here."""
         return collectives.reduce(tensor, reduction, scale, async_op)
 
     pad_across_processes = staticmethod(collectives.pad_across_processes)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What programs give to an Accelerator: which kind of object it is, and what stands for it in the engine."""
 
 from .. import capi

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Steps that the device records, of programs on the package's own tensors or on torch's."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch.compile of a whole model, or of each of the blocks that it repeats."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The compilation of a model of torch that is prepared. The engine's call is around what torch.compile makes, and in no graph."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The attributes of torch's DistributedDataParallel for a DistributedModel: the settings of the exchange, and where the model is."""
 
 import torch

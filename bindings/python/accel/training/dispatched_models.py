@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models that a device map has spread over devices, or whose weights are offloaded: which can be trained, and their state dicts."""
 
 from ..engine.torch_types import is_torch_model

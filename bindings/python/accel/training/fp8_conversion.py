@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layers of torch that compute in 8 bits by themselves, for programs that convert models without an Accelerator: each calls the engine's operator."""
 
 import contextlib

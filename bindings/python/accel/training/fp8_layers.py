@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which linear layers of a model compute in 8 bits: what programs say about it before, and what is so afterwards."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The recipes of fp8 of the reference, by the libraries that it calls: torchao, Transformer Engine, MS-AMP. Each becomes the engine's one recipe."""
 
 import warnings

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The update of a torch optimizer by LibTorch's fused kernels, over the optimizer's own parameters, settings and states.
 
 The result is that of the optimizer with fused=True, bit for bit: it is the same kernel. What torch does around it in Python for each step

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The loss scale of a job, with the names of torch.amp.GradScaler."""
 
 from .. import capi

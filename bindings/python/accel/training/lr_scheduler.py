@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Learning rate schedules, with the names and arguments of torch.optim.lr_scheduler and transformers."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Modules of torch in the engine: their parameters, buffers and children are the module's own, and are followed when they are replaced."""
 
 import weakref

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What programs that write their own training step take from torch, chosen as the job's precision says."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The engine's options for a model that is prepared: those of a call, before those of the accelerator's plugins and handlers."""
 
 from .. import capi

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Optimizers with the names of torch.optim, and `lr_scheduler`."""
 
 from ..generated import optimizers

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all optimizers have: groups with settings, states, steps; and optimizers whose update is Python's."""
 
 import weakref

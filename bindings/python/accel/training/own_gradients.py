@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gradients that the program computes by itself, without the engine's autograd: those of a model in torch or JAX, say."""
 
 from .. import capi

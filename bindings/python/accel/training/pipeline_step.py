@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A step of a model in stages: the batch and the loss on their way to the engine."""
 
 import contextlib

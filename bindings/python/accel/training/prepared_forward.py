@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The forward of a prepared model of torch, which goes through the engine and back. Arguments stay in Python."""
 
 import contextlib

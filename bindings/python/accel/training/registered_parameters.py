@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The door for other autograds: parameters in the memory of NumPy or another library, whose gradients that library computes."""
 
 from collections.abc import Mapping

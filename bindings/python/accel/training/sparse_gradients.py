@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sparse gradients of models that several ranks train: those of embeddings with `sparse=True`. Their indices and values are exchanged at the end of
 the backward; the engine, which exchanges dense memory, does not know that these parameters are trained."""
 

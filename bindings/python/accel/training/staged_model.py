@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A model of torch in stages: what the engine calls for a stage, and what a step and an evaluation give it."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A torch.nn.Module in the engine: its parameters and buffers are the module's own tensors, its forward is Python's.
 
 A call of a prepared model goes through the engine, which puts the precision, the exchange of gradients and the kernels of the job around

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch.optim optimizers that step when gradients are complete, and are saved with the training state."""
 
 import functools

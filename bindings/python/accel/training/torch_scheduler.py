@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schedulers of torch and transformers that step with the updates of their optimizer, and are saved with the training state."""
 
 import weakref

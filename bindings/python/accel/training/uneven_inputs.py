@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ranks that have different numbers of batches, from loaders of torch."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The names of accelerate.utils. Each is loaded with the module that has it when it is asked for."""
 
 from ..compat import names

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Trainings that are killed at random places, in their saves above all, and go on from the newest checkpoint until one reaches the end.
 
 usage: checkpoint_lives.py [--with LIBRARY] [--first SEED] [--count N]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One life of a random training that saves its state: it goes on from the newest checkpoint, and reports each thing that it does.
 
 plan() says what a training is, live() runs one of its lives on the ranks of a job. The first rank reports lines of JSON: ["found", steps, weights]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random training programs: a model, its data, an optimizer and a schedule with their flags, all from one seed; and how ranks share one out.
 
 A program is plain data. run_programs.py runs it with this library, or with Accelerate where that is installed; the model is

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Random training programs come out the same with one rank and several, with accumulation, after a resume, and shared out by sharding.
 
 usage: programs_agree.py ACCEL_PROGRAM [COUNT [FIRST_SEED]] [TEST...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs random programs on the ranks of a job, and writes what came out of them as JSON.
 
 usage: run_programs.py [--with LIBRARY] [--accumulation N] [--resume] [--sharded] --first SEED --count N --out FILE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `#[derive(Tree)]` of the crate `libaccel`.
 #![deny(missing_docs)]
 use proc_macro::{Delimiter, Spacing, TokenStream, TokenTree};

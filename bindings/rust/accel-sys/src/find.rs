@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where libaccel is: for the build script, which includes this file, and for the program while it runs.
 use std::env;
 use std::path::{Path, PathBuf};

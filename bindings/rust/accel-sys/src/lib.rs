@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The C ABI of libaccel, as `include/accel.h` declares it. Everything here is unsafe; the crate `libaccel` is the safe layer.
 //!
 //! The first call, or `load()`, loads the library. Without one a call answers an error status, NULL or nothing, and

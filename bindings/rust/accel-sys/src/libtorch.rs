@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where LibTorch is: where `$ACCEL_LIBTORCH` says, else in the `torch` package of python3 where its version fits. Libaccel has the
 //! path of another one itself.
 use std::path::{Path, PathBuf};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Loads the library while the program runs.
 use crate::{find, libtorch, ACCEL_VERSION_MAJOR, ACCEL_VERSION_MINOR};
 use std::ffi::{CStr, CString};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the build script finds, and what it says where nothing is.
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

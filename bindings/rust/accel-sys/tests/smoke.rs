@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The raw layer at work: two ranks as threads, each with a state, a tensor, an operator and a gather.
 use accel_sys::*;
 use std::ffi::{CStr, CString};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The training loop: what a state prepares, and what happens between a forward and a step.
 mod batch_size;
 mod gradients;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `+ - * /` of tensors, results and numbers.
 //!
 //! Each side is a tensor, a borrowed one, or what another operator gave; or one side is a number: on the right of any type that

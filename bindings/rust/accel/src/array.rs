@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tensors from and as arrays of the crate `ndarray`, without a copy.
 use crate::dtype::Element;
 use crate::error::{Error, ErrorCode, Result};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Models that are larger than a device: what the regular functions leave over.
 use std::ptr;
 

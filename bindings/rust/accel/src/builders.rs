@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Builders for options and the enumerations of choices, which tools/apigen writes from the header.
 use crate::dtype::DType;
 use crate::tensor::Tensor;

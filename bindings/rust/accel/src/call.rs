@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What calls of the library are made of: how arguments become C's, and results Rust's.
 use crate::error::{check, check_callback_of_numbers, Error, ErrorCode, Result};
 use accel_sys as sys;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Closures as callbacks of the library.
 //!
 //! A closure belongs to the object that it was given to, and is dropped with it. What it answers with `Err` comes out of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Files: weights, and the whole state of a training.
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::{check, Result};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What ranks do together: collectives, groups, messages between two ranks.
 //!
 //! All ranks must make the same calls in the same order. Every wait ends by the timeout of the state, with `PeerLost` when

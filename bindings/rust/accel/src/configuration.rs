@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Builders of options that are a configuration, which a file may have: the feature `serde`.
 
 /// A builder of a configuration, which may be read and written.

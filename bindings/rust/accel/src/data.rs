@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Data: items by number or as a stream, their order, and batches of them.
 mod batch_loop;
 mod dataset;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tensors as text, with their numbers.
 use crate::dtype::{DType, Device};
 use crate::error::Result;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tensors for other systems, and from them, without a copy.
 use crate::call::made;
 use crate::error::{check, Error, Result};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Element types and devices.
 use crate::call::{Made, Optional};
 use crate::device_type_name;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a call answers when it fails.
 use crate::failure::{take_any_failure, take_failure, Failure};
 use accel_sys as sys;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the latest callback of a thread failed with, on its way to the outer call.
 use std::any::Any;
 use std::cell::RefCell;

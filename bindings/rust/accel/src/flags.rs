@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What functions take where C has 1 and 0.
 use crate::call::Optional;
 use crate::value::Arg;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The regular functions, which tools/apigen writes from the header.
 use crate::big_model::{OffloadHook, WeightStream};
 use crate::builders::*;

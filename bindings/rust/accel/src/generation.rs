@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Sequences that get their tokens together, and guesses of a smaller model.
 use crate::builders::GenerateOptions;
 use crate::call::made;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Owners of the library's objects.
 
 /// A type that owns one handle, and releases it in the end.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Parts of tensors: `tensor.i((0, 1..3, ..))`.
 use crate::dtype::DType;
 use crate::error::{Error, ErrorCode, Result};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ranks that the program starts itself.
 use crate::builders::LaunchOptions;
 use crate::callback::CallbackResult;

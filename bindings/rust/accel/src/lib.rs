@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Distributed training over LibTorch, by libaccel.
 //!
 //! A program has one seat in the job, a [`State`]: it knows the rank, the device and the precision, all taken from the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The library itself: its version, its parts, its log.
 use crate::callback::{closure, hand_over};
 use crate::error::{check, text, Result};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Loggers, and what forwards the messages of the crate `log` to them.
 #[cfg(feature = "log")]
 mod facade {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which memory of tensors is in use: lent to closures of the program, and used by calls in the background.
 //!
 //! Tensors can share memory, and the compiler knows only who borrows a tensor. So what would break the rule of Rust, one

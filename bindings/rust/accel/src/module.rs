@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Models: trees of modules with parameters.
 use crate::call::made;
 use crate::callback::CallbackResult;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Layers, with the names, shapes and initial distributions of `torch.nn`. Each takes one tensor and gives one.
 use crate::call::made;
 use crate::error::Result;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Any operator of LibTorch by its name. The frequent ones are methods of [`Tensor`](crate::Tensor).
 use crate::call::made;
 use crate::error::{check, text, Error, ErrorCode, Result};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Operators of LibTorch with types, generated from their schemas. Most of them are methods of [`Tensor`]; here are those
 //! whose first argument is not a tensor.
 use crate::call::made;

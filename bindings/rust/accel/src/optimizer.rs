@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Optimizers: what updates parameters from their gradients.
 use crate::call::made;
 use crate::callback::CallbackResult;

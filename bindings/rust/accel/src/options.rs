@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the builders for the library's structs of options are made of. Their functions are generated from the header.
 use crate::dtype::{DType, Device};
 use crate::error::{text, Result};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd.
 use crate::builders::{ParametersOptions, ParametersStepOptions};
 use crate::call::made;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Progress bars around iterators.
 use crate::error::Result;
 use crate::state::StateReader;

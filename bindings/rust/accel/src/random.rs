@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Random numbers.
 use crate::call::made;
 use crate::error::{check, Result};

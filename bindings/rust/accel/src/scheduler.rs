@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Schedulers: what drives learning rates.
 use crate::call::made;
 use crate::error::Result;

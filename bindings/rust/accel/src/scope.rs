@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Regions in which something else holds: no gradients, another precision, gradients that stay on their rank.
 use crate::error::{check, Error, ErrorCode, Result};
 use crate::memory;

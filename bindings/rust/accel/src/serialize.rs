@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The crate `serde`: values, dtypes, devices, choices, and options.
 #[cfg(feature = "serde")]
 mod implementation;

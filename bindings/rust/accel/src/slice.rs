@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The elements of tensors in place.
 use crate::dtype::{Device, Element};
 use crate::error::{Error, ErrorCode, Result};

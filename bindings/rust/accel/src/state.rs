@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The program's seat in the job.
 use crate::builders::StateOptions;
 use crate::call::{made, Made};

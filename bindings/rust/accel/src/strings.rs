@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Texts for the library.
 use crate::error::{Error, ErrorCode, Result};
 use std::ffi::CString;

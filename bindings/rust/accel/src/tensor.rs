@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tensors.
 use crate::call::{made, Made};
 use crate::dtype::{DType, Device, Element};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Trackers of the program.
 use crate::builders::{TrackerEvent, TrackerOptions};
 use crate::call::made;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Trackers, loggers, progress bars and the profiler: what shows a run.
 use crate::call::made;
 use crate::callback::{nothing, Callback, CallbackResult};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What has tensors in it.
 use crate::call::made;
 use crate::dtype::Device;

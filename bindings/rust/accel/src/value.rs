@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Nested values: what batches, state dicts, arguments and results are made of.
 use crate::call::{made, Made};
 use crate::dtype::{DType, Device};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Calls that were started and run in the background.
 use crate::call::made;
 use crate::callback::CallbackResult;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Adapters of a model. The engine's tests compare their numbers with those of PEFT.
 use accel::*;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tensors from and as arrays of the crate `ndarray`.
 #![cfg(feature = "ndarray")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Record batches of Arrow, from structs of its C data interface as its specification has them.
 use accel::*;
 use std::ffi::{c_void, CString};

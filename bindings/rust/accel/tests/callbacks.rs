@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Closures as callbacks: what they answer, and what becomes of panics.
 mod ranks;
 

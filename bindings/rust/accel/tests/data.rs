@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Datasets, streams and loaders: each function of theirs, with what it should give.
 mod ranks;
 

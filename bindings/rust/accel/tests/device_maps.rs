@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Device maps of models.
 use accel::{nn, Bias, DeviceMapOptions, ErrorCode, Value};
 

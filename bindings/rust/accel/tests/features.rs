@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the features `half`, `serde`, `log` and `tracing` add.
 #![cfg(all(feature = "half", feature = "serde", feature = "log", feature = "tracing"))]
 

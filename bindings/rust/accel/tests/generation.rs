@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Guesses of a smaller model. The engine's tests compare tokens with those of the reference.
 use accel::*;
 use std::sync::{Arc, Mutex};

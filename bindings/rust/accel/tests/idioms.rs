@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What makes tensors feel at home: operators, indices, text.
 use accel::prelude::*;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The library is loaded when the program asks for it, or by its first call. Each test is a process of its own, which loads it once.
 #![cfg(not(feature = "linked"))]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Optimizers, schedules, random numbers, settings: each function of theirs once, with what it should give.
 mod ranks;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Loggers, progress bars and step reports.
 use accel::*;
 use std::sync::{Arc, Mutex};

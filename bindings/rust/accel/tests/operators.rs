@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The typed operators are those of `operators.txt`, with the types of LibTorch.
 #[path = "../examples/generate_operators/generator.rs"]
 mod generator;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Parameters of the program's own, over its own memory.
 use accel::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Threads, forked processes, and what is left in the end. One test, because it counts the objects of the process.
 use accel::*;
 use std::os::raw::c_int;

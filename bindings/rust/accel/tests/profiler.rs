@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The profiler: closures, and what was recorded.
 
 use accel::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Quantized weights of a model. The engine's tests compare them with those of bitsandbytes.
 use accel::*;
 

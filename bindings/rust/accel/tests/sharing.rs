@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How ranks share data: shards of streams, and what each setting of a prepared loader does.
 mod ranks;
 

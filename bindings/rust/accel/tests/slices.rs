@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Slices of memory that tensors share: one that writes, or any number that read, and no call of the library against them.
 mod ranks;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the sources must have: a reason for each `unsafe`, and files that do not use each other in a circle.
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tensors, their memory, and calls with wrong arguments.
 use accel::{
     ops, DType, Device, DlPack, DlPackUnversioned, ErrorCode, KeepDim, Op, OtherLeaves, Scalar, Tensor, Value,

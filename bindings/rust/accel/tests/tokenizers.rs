@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tokenizers. The engine's tests compare ids with those of the reference.
 use accel::*;
 

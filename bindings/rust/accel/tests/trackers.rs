@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Trackers: of the program, by a closure and by a trait, and files of the built-in ones.
 use accel::{
     CallbackResult, ErrorCode, GeneralTracker, Result, State, StateOptions, Tracker, TrackerEvent, TrackerFailure,

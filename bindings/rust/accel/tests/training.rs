@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The loop: data-parallel training, accumulation, checkpoints, parameters only.
 mod ranks;
 

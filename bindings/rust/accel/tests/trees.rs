@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Structures of tensors in collectives and batches.
 use accel::prelude::*;
 use std::collections::{BTreeMap, HashMap};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Blocks of the quantized types of GGUF, whose scales are among the codes, as the codes, scales and offsets of a
 // kernels::WeightFormat. No number changes: the scales of sub-blocks are multiplied out in float32, as ggml does.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/formats/gguf/gguf_header.hpp"
 
 #include <algorithm>

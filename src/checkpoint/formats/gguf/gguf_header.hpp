@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Header of a GGUF file (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): its metadata, and the names,
 // shapes and types of its tensors.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Folders of torch.distributed.checkpoint: a pickle `.metadata`, which says where the chunks of each tensor are, and
 // files in which each chunk is as torch.save() writes it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/formats/torch/distributed_checkpoint_writer.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writer of folders of torch.distributed.checkpoint; see distributed_checkpoint.hpp. Each rank writes a file with what
 // it has, and one of them the list of all.
 #pragma once

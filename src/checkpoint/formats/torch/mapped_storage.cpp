@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/formats/torch/mapped_storage.hpp"
 
 #include <c10/core/CPUAllocator.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Storages of tensors that share a mapped file.
 #pragma once
 

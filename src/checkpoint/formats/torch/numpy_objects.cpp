@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays and scalars as NumPy pickles them. An array becomes a tensor, which is a copy.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/formats/torch/pickle_arguments.hpp"
 
 #include "base/error.hpp"

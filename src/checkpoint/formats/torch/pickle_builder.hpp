@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Builds the objects of a pickle as Python would: from a name, arguments, a state or a persistent id. It executes
 // nothing: names are those that pickle_objects.hpp lists.
 #pragma once

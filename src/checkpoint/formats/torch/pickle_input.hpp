@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bytes of a pickle, with the position in them, and the errors that name both.
 #pragma once
 

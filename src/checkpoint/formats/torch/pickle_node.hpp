@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nodes hold the content of a pickle before it becomes a value: a graph, which may share parts. A reader owns its
 // nodes.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The names that a pickle may use, and what they stand for: containers of Python, tensors and types of torch, arrays of
 // NumPy. Nothing of Python is executed.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reader of pickles, the format of Python's objects: the machine that its operations control. All protocols from 0 to
 // 5. What it does not know is refused by its full name, or skipped on demand.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stack of a pickle's reader, with its marks. It owns the nodes, which stay after they are popped.
 #pragma once
 

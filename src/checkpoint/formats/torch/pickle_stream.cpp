@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/formats/torch/pickle_stream.hpp"
 
 #include <cstring>

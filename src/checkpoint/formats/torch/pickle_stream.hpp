@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operations of a pickle of protocol 2, one after another, in the names that torch.load(weights_only=True) knows.
 // Names and texts that come again are read from the memo.
 #pragma once

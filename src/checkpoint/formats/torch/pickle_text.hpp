@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text in the escapes of Python's pickles.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From the nodes of a pickle to a value.
 #include <algorithm>
 #include <unordered_map>

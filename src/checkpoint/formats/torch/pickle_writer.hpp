@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writer of pickles: the operations that make a value.
 #pragma once
 

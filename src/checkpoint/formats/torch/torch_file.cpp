@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/formats/torch/torch_file.hpp"
 
 #include <cstring>

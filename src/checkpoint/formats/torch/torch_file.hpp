@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of torch.save() and torch.load(): a value as a pickle, and the storages of its tensors.
 #pragma once
 

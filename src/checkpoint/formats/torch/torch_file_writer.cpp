@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writer of torch's files; torch_file.hpp.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors and storages as torch pickles them.
 #pragma once
 

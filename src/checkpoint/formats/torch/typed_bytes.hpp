@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a pickle holds bytes that have a type ("python/pickle"), which Python's lack: {"$bytes": (type, bytes)}.
 #pragma once
 

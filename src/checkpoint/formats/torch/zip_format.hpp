@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers of the zip format that its reader and writer share.
 #pragma once
 

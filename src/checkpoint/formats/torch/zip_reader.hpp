@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reader of zip archives of stored entries, as torch writes them. Entries are parts of the archive, not copies.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writer of zip archives of stored entries. It streams: each byte is written once, and none is kept.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hierarchical collectives for ranks on several hosts: the ranks of a host reduce or share through its segment, and
 // each column of ranks (hosts.hpp) exchanges its part between the hosts. A link transfers no more bytes than with one
 // rank per host, and all ranks use it. For blocks that are too large to be sent with the preamble.

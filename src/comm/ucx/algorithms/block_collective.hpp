@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives, described by the blocks that are sent to and received from each rank, and by how they are combined.
 #pragma once
 

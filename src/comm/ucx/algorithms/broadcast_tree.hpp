@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tree broadcast: each rank forwards chunks to its children.
 #pragma once
 

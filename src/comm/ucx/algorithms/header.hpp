@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Header of a collective: kind, dtype, shape and sequence number of a rank's call. The preamble of every
 // collective sends it to all peers, which compare them, so that mismatched calls are errors.
 #pragma once

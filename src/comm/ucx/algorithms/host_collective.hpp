@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives through the host segment: blocks are copied through it in chunks that stay in the L2 cache, by all ranks
 // at the same time. For blocks that are too large to be sent with the preamble.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A deadline that is counted from the first look at it, in a wait that is not over at once: to look at the clock takes
 // 25 ns.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives by messages, for ranks that share no memory: each rank sends directly to all others. That takes the
 // fewest rounds, which is best for few hosts; for many see ring.hpp and rabenseifner.hpp.
 #pragma once

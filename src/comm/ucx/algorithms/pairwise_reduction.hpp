@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pairwise reduction: one step of ring and recursive-halving algorithms, which combine two ranks at a time.
 #pragma once
 

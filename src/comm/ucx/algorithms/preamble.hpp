@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Preamble: the first round of every collective, in which all ranks exchange the headers of their calls, with the
 // blocks if they are small. Through the host segment if there is one, otherwise by messages: directly to all ranks if
 // they are few, otherwise by recursive doubling.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rabenseifner's all-reduce for 2^k ranks: a reduce-scatter by recursive halving and an all-gather by recursive
 // doubling, k rounds each. It sends as few bytes as a ring, in fewer rounds. Thakur, Rabenseifner, Gropp: Optimization
 // of collective communication operations in MPICH, 2005.

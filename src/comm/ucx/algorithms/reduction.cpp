@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/ucx/algorithms/reduction.hpp"
 
 #include <c10/util/Float8_e4m3fn.h>

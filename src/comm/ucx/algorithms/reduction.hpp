@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element-wise reductions over the buffers of all ranks, in rank order: the same bits on every rank and in every run.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled several times with different instruction sets (see meson.build and kernels/update/stored_number.hpp).
 #include "comm/ucx/algorithms/reduction_kernels.hpp"
 

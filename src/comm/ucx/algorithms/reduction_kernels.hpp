@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The vectorised reductions. The source is compiled once per instruction set, each time into its own namespace.
 #pragma once
 

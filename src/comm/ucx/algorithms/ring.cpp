@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/ucx/algorithms/ring.hpp"
 
 #include "comm/ucx/algorithms/pairwise_reduction.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ring all-reduce, for any number of ranks: a reduce-scatter and an all-gather around the ring. Each rank receives from
 // one neighbour and sends to the other, so that all links are used equally. Patarasuk, Yuan: Bandwidth optimal
 // all-reduce algorithms for clusters of workstations, 2009.

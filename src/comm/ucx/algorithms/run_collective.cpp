@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/ucx/algorithms/run_collective.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a collective by the algorithm that suits its size and the hosts of its ranks.
 #pragma once
 

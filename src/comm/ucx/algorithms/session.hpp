@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Session: the communication of one running collective. Its algorithm posts messages and waits for them, with the
 // deadline and the failure checks of the group; ranks of one host can use their host segment instead. What it uses of
 // the group it gets as links: a session knows nothing of queues, tasks and threads.

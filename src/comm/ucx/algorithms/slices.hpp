@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Slices of a reduction: each rank reduces one slice of the tensor, in rank order, and sends the result to the ranks
 // that need it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Futex: sleeps until one of several words of memory changes; they may be shared with other processes.
 #pragma once
 

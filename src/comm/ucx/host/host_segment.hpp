@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host segment: shared memory of the ranks of one host. Each rank has a region of slots, which it fills and the others
 // read, with counters of its progress. A step is one use of a slot; all ranks count the same steps, across collectives.
 #pragma once

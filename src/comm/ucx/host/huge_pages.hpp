@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Huge pages for new memory: one page fault per 2 MiB instead of 4 KiB.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The size of a page of memory, and rounding up to whole units.
 #pragma once
 

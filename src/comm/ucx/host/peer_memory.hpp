@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory of another process of this host, read in one copy.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stage of a step that a peer of this host has to finish: what a collective in the host segment waits for.
 #pragma once
 

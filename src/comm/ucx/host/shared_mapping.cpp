@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/ucx/host/shared_mapping.hpp"
 
 #include <fcntl.h>

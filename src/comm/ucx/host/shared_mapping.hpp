@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A mapping of a file of shared memory, of this process or of another one of the host.
 #pragma once
 

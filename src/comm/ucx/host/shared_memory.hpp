@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared memory for tensors that the peers on this host can map: reductions of such tensors work in place,
 // without a copy or a system call. Used for gradient buckets, for sums of split layers, and for blocks of keys and
 // values that all ranks read.

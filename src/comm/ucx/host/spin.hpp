@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Spin: how long a wait spins before it sleeps in the kernel. Where spinning brings nothing, because other programs use
 // the processors or one rank is always late, it would only take time from them; so it is left out, and tried again now
 // and then.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Status page: shared memory in which a rank publishes its current call, its failure, and that it left the group. The
 // other ranks of the host can read it even if the rank is stopped or its process has ended.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that UCX accesses for the calls of a group. It must stay after a failure: until the engine ends.
 #pragma once
 

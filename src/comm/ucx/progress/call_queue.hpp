@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls that wait for the thread that has claimed the engine. Under the engine's mutex, but for may_have_calls().
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Claim: one thread at a time progresses an engine, the one that has claimed it. The mutex guards the claim, and all
 // state that the engine and its groups share with other threads. The engine's own thread lends its claim while it
 // sleeps: a thread that posts a message or waits for one then needs no other thread to be woken.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies a result to the caller's tensor where that is not contiguous.
 #pragma once
 

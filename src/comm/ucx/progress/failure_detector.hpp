@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Failure detector of a group: notices that a call cannot end, because a rank is lost, has given up the group, or has
 // not answered in time. See docs/faults.md.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fiber (stackful coroutine): a function with its own stack that can suspend and be resumed later, on any thread. One
 // thread runs several collectives this way, whose algorithms are written as if each had a thread. It can be run again.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The failure of a group: the first one ends it, and is published to the other ranks.
 #pragma once
 

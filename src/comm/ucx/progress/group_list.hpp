@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The groups of an engine, by their numbers. Under the engine's mutex.
 #pragma once
 

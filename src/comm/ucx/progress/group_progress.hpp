@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Progress of one group: submits its collectives, sends and receives, progresses them on the progress engine, and fails
 // them when the group fails.
 #pragma once

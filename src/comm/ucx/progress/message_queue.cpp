@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/ucx/progress/message_queue.hpp"
 
 #include <ATen/ops/empty.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sends and receives of a group: those that wait to be posted, and those that are under way. They complete in any
 // order.
 //

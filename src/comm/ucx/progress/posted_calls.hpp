@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calls that are posted to a group, each with its work: tasks of collectives, and messages between two ranks.
 #pragma once
 

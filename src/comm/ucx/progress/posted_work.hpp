@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The c10d Work of one call: waits for it, and has its error and its future.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/ucx/progress/process_exit.hpp"
 
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The exit of the process while groups are open: UCX is being torn down, so their threads must not call it any more.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Progress engine: progresses the messages of all groups of a rank over one UCX worker. One thread at a time claims it:
 // the caller of a blocking collective, a thread that waits, or otherwise the engine's own thread. Other threads queue
 // their calls.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Progress loop: progresses the worker and all groups of an engine, and sleeps while nothing happens. By the thread
 // that has claimed the engine, but where it says so.
 #pragma once

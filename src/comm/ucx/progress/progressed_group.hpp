@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A group, as the engine progresses it: by the thread that has claimed the engine.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Request queue: functions that other threads hand to the one that has claimed the engine.
 #pragma once
 

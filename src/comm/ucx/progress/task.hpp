@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Task: the collectives of one call, which run one after the other.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/ucx/progress/task_builder.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Builds the task of one call: checks its tensors, makes them contiguous, splits them into blocks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Task queue of a group: its collectives, which run one after the other in the order of posting.
 #pragma once
 

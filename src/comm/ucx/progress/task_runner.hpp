@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Task runner of a group: runs one task at a time, on the stack of its caller or on a fiber, and waits for its
 // collectives. By the thread that has claimed the engine.
 #pragma once

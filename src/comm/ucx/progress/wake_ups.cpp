@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/ucx/progress/wake_ups.hpp"
 
 #include <poll.h>

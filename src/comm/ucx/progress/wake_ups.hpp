@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Wake-ups: the sleep of the thread that progresses an engine, and what ends it: other threads, descriptors that become
 // readable, and futexes.
 #pragma once

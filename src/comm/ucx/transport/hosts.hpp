@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host topology of a group: which ranks share memory. Data between hosts is sent in columns: rank i of each host
 // exchanges with rank i of the others.
 #pragma once

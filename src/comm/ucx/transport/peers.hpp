@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Peers: the ranks of a group, with what each published in the store about itself, whether its process is alive, and
 // the failure that any of them reported.
 #pragma once

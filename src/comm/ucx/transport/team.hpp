@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Team: the ranks of a group that work together in one phase of a collective, such as those of a host, or one of each
 // host. Within it they are numbered by their position.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Transport: tagged messages between the ranks of a group over UCX, which are posted and then progressed until done.
 // Nothing here waits. Not thread-safe: used by the thread that has claimed the progress engine (see
 // progress_engine.hpp).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The UCX context, worker and endpoints that the groups of a process share. Not thread-safe: used by the thread that
 // has claimed the progress engine (see progress_engine.hpp).
 #pragma once

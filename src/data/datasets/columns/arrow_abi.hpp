@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The structs of Arrow's C data and stream interfaces, as their specification prescribes them for everyone who has no
 // Arrow library: https://arrow.apache.org/docs/format/CDataInterface.html
 #pragma once

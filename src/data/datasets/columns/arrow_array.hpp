@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Owners of Arrow's structs. Taking one over moves it, as the specification asks: the caller's copy is marked released.
 #pragma once
 

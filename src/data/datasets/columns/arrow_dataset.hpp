@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Record batches of Arrow, and so what Arrow reads: IPC files, Parquet, Feather, databases.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of which items are made, each for all items of a dataset.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/datasets/columns/column_dataset.hpp"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the documents of a text begin.
 #pragma once
 

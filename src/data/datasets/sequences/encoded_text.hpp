@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text files as the tokens of a tokenizer.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The header of .npy files: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 #include <c10/core/ScalarType.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/datasets/sequences/numbers_file.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of numbers as tensors in the mapped file: .npy, and raw numbers without a header.
 #pragma once
 

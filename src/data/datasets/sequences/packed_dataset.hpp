@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Documents of different lengths in sequences of one length.
 #pragma once
 

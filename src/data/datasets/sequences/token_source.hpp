@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokens one after another, of which windows are cut.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Windows over tokens, or over the bytes of text files for models that read bytes.
 #pragma once
 

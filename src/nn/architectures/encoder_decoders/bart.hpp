@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BART (Lewis et al., "BART: Denoising Sequence-to-Sequence Pre-training", 2020) and mBART (Liu et al., "Multilingual
 // Denoising Pre-training for Neural Machine Translation", 2020).
 #pragma once

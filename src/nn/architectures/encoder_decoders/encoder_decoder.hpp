@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Encoder-decoder: a stack of layers that reads a whole input, and one that adds tokens and sees what the first gives
 // (Vaswani et al., "Attention Is All You Need", 2017).
 #pragma once

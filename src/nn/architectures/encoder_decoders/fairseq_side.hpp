@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sides of encoder-decoders whose configurations and names of modules come from fairseq: BART, mBART, Whisper.
 #pragma once
 

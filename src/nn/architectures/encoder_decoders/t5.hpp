@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // T5 (Raffel et al., "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer", 2020).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whisper (Radford et al., "Robust Speech Recognition via Large-Scale Weak Supervision", 2022).
 #pragma once
 

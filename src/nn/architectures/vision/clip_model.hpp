@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CLIP: a tower for images and one for text, whose vectors are compared (Radford et al., "Learning Transferable Visual
 // Models From Natural Language Supervision", 2021).
 #pragma once

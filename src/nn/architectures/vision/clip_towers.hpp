@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The towers of CLIP, and the projections behind them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Image embedding: an image as a sequence of a class token and of patches, with learned positions (Dosovitskiy et al.,
 // "An Image is Worth 16x16 Words", 2021).
 #pragma once

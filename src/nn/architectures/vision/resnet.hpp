@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ResNet (He et al., "Deep Residual Learning for Image Recognition", 2016), as transformers builds it.
 #pragma once
 

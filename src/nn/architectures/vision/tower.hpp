@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tower: an encoder that embeds images or tokens, runs layers with normalization before their residual branches, and
 // pools one vector of each sequence.
 #pragma once

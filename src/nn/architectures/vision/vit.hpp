@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vision Transformer (Dosovitskiy et al., "An Image is Worth 16x16 Words", 2021).
 #pragma once
 

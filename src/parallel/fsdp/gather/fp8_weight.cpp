@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/fsdp/gather/fp8_weight.hpp"
 
 #include <ATen/TensorOperators.h>

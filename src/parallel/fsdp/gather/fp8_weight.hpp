@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fp8 weight: a sharded parameter that is gathered in 8-bit floating point. A rank casts its rows from their own dtype.
 // Scales of rows and blocks travel with them; the scale of a whole weight follows from its largest magnitude on all
 // ranks, which these have exchanged before.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/fsdp/gather/gather_announcements.hpp"
 
 #include <ATen/ops/empty.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gather announcements: ranks that gather parameters in each micro-batch of a pipeline say ahead of a gather which
 // group it is of. A rank whose stage has failed, or that computes nothing more, gathers with the others until all have
 // ended, so that none waits for it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/fsdp/gather/gather_parts.hpp"
 
 #include <ATen/core/Tensor.h>

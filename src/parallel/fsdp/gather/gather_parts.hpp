@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gather parts: the tensors that this rank sends when the parameters of a group are gathered.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fp8 scales: the scales of all weights of a sharded model that are gathered in 8 bits with one scale each. The ranks
 // exchange the largest magnitudes of all of these in one call, ahead of the gathers.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameter gather: makes the parameters of a group whole on all ranks, by one call of coalesced collectives, and gives
 // the memory of whole ones back.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cut agreement: the ranks of a job have the same model and options before they cut it into stages, so that none waits
 // for a stage that another rank does not have.
 #pragma once

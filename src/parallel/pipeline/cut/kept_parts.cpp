@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/pipeline/cut/kept_parts.hpp"
 
 #include <ATen/core/Tensor.h>

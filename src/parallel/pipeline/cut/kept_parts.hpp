@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kept parts: a rank of a pipeline has the parts of its stages alone.
 #pragma once
 

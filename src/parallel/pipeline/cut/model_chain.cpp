@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/pipeline/cut/model_chain.hpp"
 
 #include <ATen/core/ivalue.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Model chain: how the parts of a model become the stages of a pipeline.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Part costs: what the parts of a chain cost, by which a pipeline is cut.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/pipeline/cut/product_count.hpp"
 
 #include <ATen/core/Tensor.h>

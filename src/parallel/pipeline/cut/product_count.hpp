@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Product count: the operations of the products that a thread computes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stage cut: which parts of a chain are which stage of a pipeline. A stage is a run of neighbouring parts.
 #pragma once
 

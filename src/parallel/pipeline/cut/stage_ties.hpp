@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stage ties: parameters that several stages of a pipeline have, such as the weight of an embedding and of the head.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Alternation: a rank's forwards and backwards in turn, the form of most schedules.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The generators of pipeline schedules. Each is valid for any number of ranks and micro-batches, unless it says so;
 // fewer micro-batches than ranks leave ranks idle.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Chat templates: Jinja as transformers sets it up, with the texts that Python would make of values.
 
 use crate::guard::{fail, invalid, Failure, Result};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Texts to rows of ids.
 
 use crate::guard::{fail, invalid, text_of, Failure, Result};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Errors, and what keeps panics inside.
 
 use crate::Text;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The plugin libaccel_tokenizers.so: a C layer over the crates `tokenizers` and `minijinja`. `../plugin.hpp` declares the other side.
 //!
 //! It exports one function, which gives a table of functions. No panic leaves them: it becomes an error. Texts are handed to functions of the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The texts that Python makes of values: templates were written for it.
 
 use minijinja::value::ValueKind;

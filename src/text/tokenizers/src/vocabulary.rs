@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A tokenizer of the crate, and its settings for each call.
 
 use crate::guard::{fail, invalid, panic_message, Failure, Result};

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `config`, with `config default` and `config update`."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `config`: the program asks on the terminal, and writes the file."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The configuration of `accel launch` as objects. The program reads the files: YAML or JSON, of Accelerate too, of old versions too."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `config default`: a configuration for this machine, without questions."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command `config update`: the file of an older version becomes one of this version."""
 
 import os

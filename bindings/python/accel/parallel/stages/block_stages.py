@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stage of a model with one list of blocks: the model's own forward, of which a part is computed."""
 
 import contextlib

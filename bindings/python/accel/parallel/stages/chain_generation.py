@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Generation with GPT-2 and Llama of the engine in stages.
 
 Sampled tokens are those of one process that draws with `multinomial()` for all rows in each step: the last rank draws with the default random

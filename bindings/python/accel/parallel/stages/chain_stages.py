@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stages of models of the engine that are chains by themselves, as GPT-2 and Llama are: runs of their parts, which the engine computes."""
 
 from ... import capi

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a chain of parts is cut into stages, so that all of them have as much to compute."""
 
 

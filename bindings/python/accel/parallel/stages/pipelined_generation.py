@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Generation with a model of transformers in stages: each stage keeps the keys of its blocks, the last one chooses the tokens and passes them to the
 first, and as many groups of rows as there are stages are under way.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the parts of a model of torch cost, and in which order it calls them."""
 
 import contextlib

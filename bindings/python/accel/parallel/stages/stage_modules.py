@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is changed in modules of torch for their stage: their device, and what they compute during a call."""
 
 import contextlib

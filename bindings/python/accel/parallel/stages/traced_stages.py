@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stages of any model of torch, which torch traces with example inputs."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a model of torch is cut into stages that are trained: the parts that it has in the engine, and where a stage may begin."""
 
 import torch

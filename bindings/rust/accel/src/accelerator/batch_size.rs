@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The largest batch that fits into memory.
 use crate::callback::{self, closure, hand_over, CallbackResult, Exclusive};
 use crate::error::{check, check_callback_of_numbers, text, Result};

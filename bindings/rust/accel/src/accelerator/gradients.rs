@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Between a forward and a step: backward, accumulation, clipping.
 use crate::error::{check, Result};
 use crate::memory;

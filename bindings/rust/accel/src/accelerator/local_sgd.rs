@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Local SGD: each rank trains for itself, and the weights are averaged from time to time.
 use crate::builders::LocalSgdOptions;
 use crate::call::made;

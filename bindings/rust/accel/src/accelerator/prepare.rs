@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a state prepares: models, optimizers, loaders, schedulers.
 use super::closures;
 use crate::builders::PrepareModelOptions;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Loops over batches that the program reads itself.
 use crate::handle::handle;
 

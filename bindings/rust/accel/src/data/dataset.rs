@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Datasets.
 use crate::builders::{CsvOptions, PackingOptions};
 use crate::call::made;

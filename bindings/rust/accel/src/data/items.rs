@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The program's own items by number.
 use super::Dataset;
 use crate::call::made;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Batches of a dataset's items.
 use super::{closures, Dataset, Sampler};
 use crate::builders::DataLoaderOptions;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! An order of items for each epoch.
 use crate::handle::handle;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Items one after another.
 use super::Dataset;
 use crate::builders::MergeEnd;

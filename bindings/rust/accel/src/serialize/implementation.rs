@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 use crate::dtype::{DType, Device};
 use crate::value::{Kind, Value};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};

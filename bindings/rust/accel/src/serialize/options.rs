@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Options of calls: a map of those that are set.
 use crate::dtype::{DType, Device};
 use crate::value::Value;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ranks as threads of one process.
 use accel::{State, StateOptions};
 use std::net::TcpListener;
