@@ -55,9 +55,9 @@ static void load(const char *folder) {
   const accel_value_t place = accel_arg_string("cpu");
   CHECK(accel_value_set(&map, "", &place));
   accel_dispatch_options_t options = ACCEL_DISPATCH_OPTIONS_INIT;
+  if (strcmp(precision, "bfloat16") == 0) options.dtype = ACCEL_DTYPE_BFLOAT16;
   CHECK(accel_load_checkpoint_and_dispatch(state, model, folder, &map, NULL, &options, NULL));
   accel_value_dispose(&map);
-  if (strcmp(precision, "bfloat16") == 0) CHECK(accel_module_to(model, ACCEL_DTYPE_BFLOAT16, accel_device(state)));
   CHECK(accel_module_train(model, 0));
 }
 
@@ -133,6 +133,54 @@ static void measure_batches(const char *part, int64_t batch) {
   accel_tensor_release(tokens);
 }
 
+/* The requests of a server: prompts of 16 to 61 tokens, which get 8 to 53 new ones. */
+enum { N_REQUESTS = 16 };
+static int64_t prompt_of(int64_t request) { return 16 + request * 3; }
+static int64_t new_tokens_of(int64_t request) { return 8 + request * 7 % N_REQUESTS * 3; }
+
+/* Tokens a second of all requests, one after the other. */
+static double serve_in_turn(void) {
+  int64_t count = 0;
+  const double begin = measure_now();
+  for (int64_t i = 0; i < N_REQUESTS; i++) {
+    generate(prompt_of(i), new_tokens_of(i));
+    count += new_tokens_of(i);
+  }
+  return (double)count / (measure_now() - begin);
+}
+
+/* The same, all at once. */
+static double serve_together(void) {
+  accel_generation_batch_options_t settings = ACCEL_GENERATION_BATCH_OPTIONS_INIT;
+  settings.reuse_prompts = 0;
+  accel_generation_batch_t *batch = NULL;
+  int64_t count = 0, computed = 1, running = 1;
+  const double begin = measure_now();
+  CHECK(accel_generation_batch_create(model, &settings, &batch));
+  for (int64_t i = 0; i < N_REQUESTS; i++) {
+    accel_tensor_t *const row = make_tokens(1, prompt_of(i)), *const prompt = flat(row, 1);
+    accel_generate_options_t options = ACCEL_GENERATE_OPTIONS_INIT;
+    options.max_new_tokens = new_tokens_of(i);
+    int64_t id = 0;
+    CHECK(accel_generation_batch_add(batch, prompt, &options, &id));
+    accel_tensor_release(prompt);
+    accel_tensor_release(row);
+  }
+  while (computed > 0 || running > 0) {
+    accel_value_t tokens = ACCEL_VALUE_INIT, info = ACCEL_VALUE_INIT;
+    CHECK(accel_generation_batch_step(batch, &tokens));
+    computed = (int64_t)accel_value_count(&tokens);
+    count += computed;
+    CHECK(accel_generation_batch_info(batch, &info));
+    running = accel_value_get(&info, "running")->as.integer + accel_value_get(&info, "waiting")->as.integer;
+    accel_value_dispose(&info);
+    accel_value_dispose(&tokens);
+  }
+  const double rate = (double)count / (measure_now() - begin);
+  accel_generation_batch_release(batch);
+  return rate;
+}
+
 int main(int argc, char **argv) {
   enum { DIR_OPTION, PART, PRECISION, BATCH, LENGTH, TOKENS, REPEAT, THREADS, N_OPTIONS };
   struct option_value options[N_OPTIONS] = {{"--dir", ""},     {"--part", "decode"}, {"--precision", "bfloat16"},
@@ -166,10 +214,15 @@ int main(int argc, char **argv) {
     const double first = measure_median(firsts, repeat); /* it reads the prompt, and does not count */
     for (size_t i = 0; i < repeat; i++) samples[i] = (double)count / (generate(16, count + 1) - first);
     report(part, "", repeat, "tokens/s", 1);
+  } else if (strcmp(part, "requests") == 0) {
+    for (size_t i = 0; i <= repeat; i++) samples[i == 0 ? 0 : i - 1] = serve_in_turn();
+    report(part, ", \"together\": false", repeat, "tokens/s", 1);
+    for (size_t i = 0; i <= repeat; i++) samples[i == 0 ? 0 : i - 1] = serve_together();
+    report(part, ", \"together\": true", repeat, "tokens/s", 1);
   } else if (strcmp(part, "forward") == 0 || strcmp(part, "train") == 0) {
     measure_batches(part, measure_integer(&options[BATCH]));
   } else {
-    fprintf(stderr, "--part is %s; expected first_token, forward, train, prefill or decode\n", part);
+    fprintf(stderr, "--part is %s; expected first_token, forward, train, prefill, decode or requests\n", part);
     return 2;
   }
   accel_module_release(model);

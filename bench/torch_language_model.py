@@ -12,7 +12,7 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
-PARTS = ["first_token", "forward", "train", "prefill", "decode"]
+PARTS = ["first_token", "forward", "train", "prefill", "decode", "requests"]
 
 
 def clock(run, repeat, warm_up=1):
@@ -81,6 +81,11 @@ def main():
                 whole, first = (clock(lambda: generate(model, count, cache, 16), args.repeat) for count in (args.tokens + 1, 1))
                 each = [(sample - statistics.median(first)) / args.tokens for sample in whole]
                 report("decode", each, "tokens/s", True, precision=args.precision, cache=cache)
+        if "requests" in args.parts:
+            lengths = [(16 + i * 3, 8 + i * 7 % 16 * 3) for i in range(16)]
+            seconds = clock(lambda: [generate(model, count, "dynamic", length) for length, count in lengths], args.repeat)
+            report("requests", [sample / sum(count for _, count in lengths) for sample in seconds], "tokens/s", True, precision=args.precision,
+                   together=False)
     if "train" in args.parts:
         model.train()
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, fused=True)
