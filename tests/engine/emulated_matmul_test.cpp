@@ -117,6 +117,22 @@ TEST_F(EmulatedMatmul, FewRowsAreRoundedOnceAndDoNotDependOnEachOther) {
   }
 }
 
+// Memory is what they wait for, so that instructions for halves bring nothing.
+TEST_F(EmulatedMatmul, FewRowsAreReadOnceAlsoWhereTheProcessorMultipliesHalves) {
+  choose_emulation(EmulationChoice::kMeasured);
+  const ComputeScope scope(kEmulated);
+  const at::Tensor first = at::randn({4, 1024}), second = at::randn({512, 1024});
+  for (const at::ScalarType dtype : kHalves) {
+    for (const int64_t rows : {1, 4}) {
+      const at::Tensor few = first.narrow(0, 0, rows).to(dtype), matrix = second.to(dtype).t();
+      if (!is_skinny(few, matrix)) GTEST_SKIP() << "this processor has no kernel for them";
+      const at::Tensor expected = at::empty({rows, 512}, dtype);
+      skinny_matmul(few, matrix, expected, {});
+      EXPECT_TRUE(at::mm(few, matrix).equal(expected)) << rows << dtype;
+    }
+  }
+}
+
 TEST_F(EmulatedMatmul, FewRowsKeepLibTorchsKernelsOutsideOfOurCalls) {
   const at::Tensor first = at::randn({1, 512}).to(at::kBFloat16), second = at::randn({512, 512}).to(at::kBFloat16).t();
   const at::Tensor normal = at::mm(first, second);

@@ -137,6 +137,7 @@ bool can_tile(const at::Tensor& first, const at::Tensor& second, const at::Tenso
 }  // namespace
 
 void choose_emulation(EmulationChoice choice) { emulation().choice.store(choice, std::memory_order_relaxed); }
+bool may_emulate() { return emulation().choice.load(std::memory_order_relaxed) != EmulationChoice::kNone; }
 
 bool is_emulated(at::ScalarType dtype) {
   if (!is_half(dtype)) return false;

@@ -17,6 +17,7 @@ namespace accel::kernels {
 // for tests all or none.
 enum class EmulationChoice { kMeasured, kAll, kNone };
 void choose_emulation(EmulationChoice choice);
+bool may_emulate();
 
 // Whether large matmuls of a half dtype are emulated, and with them attention and convolutions. The first call
 // measures.

@@ -110,6 +110,10 @@ bool is_matrix_of(const at::Tensor& tensor, at::ScalarType dtype) {
   return tensor.dim() == 2 && tensor.scalar_type() == dtype && tensor.layout() == at::kStrided && tensor.is_cpu();
 }
 
+// A product of so few rows takes as long as memory needs to give the matrix, also where the processor multiplies
+// halves: oneDNN's kernels for it stay below that, and wait for the slower of their threads.
+constexpr int64_t kMemoryBoundRows = 4;
+
 // Also decides for products of a few rows (skinny_matmul.hpp), as each token of a generation makes them.
 bool is_routed_skinny(const at::Tensor& first, const at::Tensor& second, int64_t dim) {
   const at::ScalarType dtype = first.scalar_type();
@@ -117,7 +121,7 @@ bool is_routed_skinny(const at::Tensor& first, const at::Tensor& second, int64_t
       !is_matrix_of(second, dtype) || first.size(1) != second.size(0) || !is_skinny(first, second) ||
       !compute_policy().use_tuned_kernels)
     return false;
-  if (is_half(dtype)) return is_emulated(dtype);
+  if (is_half(dtype)) return (first.size(0) <= kMemoryBoundRows && may_emulate()) || is_emulated(dtype);
   return at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::HIGHEST;
 }
 

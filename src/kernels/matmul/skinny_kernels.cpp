@@ -72,8 +72,10 @@ class SkinnyColumns {
   }
 
  private:
-  // Rows of a matrix of 4 KiB are pages of their own, where the processor's own reading ahead ends.
+  // Rows of a matrix of 4 KiB are pages of their own, where the processor's own reading ahead ends. Into the L2 cache:
+  // with all of it in the few buffers that fill the L1 cache, a core of Zen 4 reads 12 GB/s instead of 26.
   static constexpr int64_t kAhead = 16384 / sizeof(Stored);
+  static constexpr int kIntoL2 = 2;
 
   template <int64_t kColumns>
   void columns(int64_t column) const {
@@ -94,7 +96,8 @@ class SkinnyColumns {
     int64_t k = 0;
     for (; k + 2 * kVectorLanes <= product_.inner; k += 2 * kVectorLanes) {
       if (row == 0)
-        for (int64_t j = 0; j < kColumns; j++) __builtin_prefetch(second + j * product_.second_stride + k + kAhead);
+        for (int64_t j = 0; j < kColumns; j++)
+          __builtin_prefetch(second + j * product_.second_stride + k + kAhead, 0, kIntoL2);
       add<0>(first + k, second + k, sums);
       add<1>(first + k, second + k, sums);
     }
