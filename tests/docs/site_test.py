@@ -43,8 +43,8 @@ MEASURE = """<!doctype html><body><script>
       if (box.width && (part.scrollWidth > part.clientWidth + 1 || box.right > edge + 1))
         found.push(`${page} at ${width} px: ${part.tagName} "${part.textContent.trim().slice(0, 60)}" is cut off`);
     }
-    if (width == 1400) {
-      const line = article.querySelector('pre'), ruler = shown.createElement('span');
+    if (width >= 1024) {
+      const line = [...article.querySelectorAll('pre')].find(each => !each.closest('li, dd')), ruler = shown.createElement('span');
       if (line) {
         ruler.textContent = 'x'.repeat(100);
         line.append(ruler);
