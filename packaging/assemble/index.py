@@ -16,7 +16,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = "docs/installation.md"
 # {name of the block: heading}, in the order of the page.
-HEADINGS = {"python": "Python", "archive": "C, C++ and Go", "environment": "Variables, for the commands of all pages", "debian": "Debian and Ubuntu",
+HEADINGS = {"python": "Python", "archive": "C, C++ and Go", "environment": "Variables, for the commands of all pages", "apt": "Debian and Ubuntu, with root rights", "debian": "Debian and Ubuntu, without them",
             "rust": "Rust", "julia": "Julia"}
 # What a release consists of: {pattern of names: what it is for}.
 FILES = {"libaccel-*.whl": "Python", "libaccel-[0-9]*-linux-*.tar.gz": "C, C++, Go, Rust, Julia: the archive", "libaccel_*.deb": "Debian, Ubuntu",
