@@ -167,7 +167,10 @@ fn find_symbol(known: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
     let address = unsafe { dlsym(LIBRARY.load(Ordering::Acquire), name.as_ptr().cast()) };
     if address.is_null() {
         let version = env!("CARGO_PKG_VERSION");
-        *failure = Some(format!("{}: expected libaccel {version}; install its wheel, or set LIBACCEL to an archive of it", last_error()));
+        *failure = Some(format!(
+            "{}: expected libaccel {version}; install its wheel, or set LIBACCEL to an archive of it",
+            last_error()
+        ));
     }
     known.store(address, Ordering::Relaxed);
     address
@@ -221,7 +224,10 @@ mod tests {
         assert!(torch.contains("pip install torch==2.13.0") && torch.contains("ACCEL_LIBTORCH"), "{torch}");
         assert!(how_to_get("undefined symbol: _ZN5torch8", Path::new("/x/libaccel.so")).contains("torch=="));
         let accel = how_to_get("no such file", Path::new(FILE_NAME));
-        assert!(accel.contains("neither python3's package") && accel.contains("install the wheel of libaccel"), "{accel}");
+        assert!(
+            accel.contains("neither python3's package") && accel.contains("install the wheel of libaccel"),
+            "{accel}"
+        );
     }
 
     #[test]
