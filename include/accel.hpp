@@ -2409,6 +2409,7 @@ class Dataloader : public detail::Handle<accel_dataloader_t, accel_dataloader_re
     Value& operator*() noexcept { return *batch_; }
     Value* operator->() noexcept { return &*batch_; }
     Iterator& operator++() {
+      batch_.reset();  // its memory can serve the next one
       batch_ = loader_->next();
       if (!batch_) loader_ = nullptr;
       return *this;

@@ -12,6 +12,7 @@ import http.server
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -100,7 +101,7 @@ class Built(unittest.TestCase):
     def test_each_language_has_its_reference(self):
         for page, names in {"api/10_accelerator": ["accel_backward"], "reference/python": ["Accelerator.backward", "Accelerator.gather_for_metrics"],
                             "reference/rust": ["backward", "gather_for_metrics"], "reference/julia": ["gather_for_metrics", "DataLoader"],
-                            "reference/go": ["GatherForMetrics", "Backward"], "reference/cpp": ["gather_for_metrics", "backward"]}.items():
+                            "reference/go": ["GatherForMetrics", "Backward"], "reference/cpp": ["gather_for_metrics", "backward", "class Value", "tensors() const", "class Scope"]}.items():
             words = re.sub(r"<[^>]*>", "", (SITE / f"docs/{page}.html").read_text())
             for name in names:
                 self.assertTrue(name in words, f"{page} has no {name}")
@@ -116,6 +117,16 @@ class Built(unittest.TestCase):
             title = re.search(r"^# (.*)$", (ROOT / "docs" / page).read_text(), re.MULTILINE)[1]
             self.assertIn(name.lower(), title.lower(), page)
             self.assertIn(name, shown)
+
+
+class Linked(unittest.TestCase):
+    def test_pages_link_their_sources_where_the_repository_is_named(self):
+        self.assertNotIn('title="Edit this page"', (SITE / "docs/data.html").read_text())
+        with tempfile.TemporaryDirectory(prefix="accel-site-") as folder:
+            shutil.copytree(SITE / ".doctrees", pathlib.Path(folder) / ".doctrees")  # what has been read is not read again
+            subprocess.run([ROOT / "tools/docs.sh", "--repository", "https://github.com/example/libaccel", folder], check=True)
+            for page, source in (("docs/data.html", "docs/data.md"), ("README.html", "README.md")):
+                self.assertIn(f'href="https://github.com/example/libaccel/edit/main/{source}"', (pathlib.Path(folder) / page).read_text())
 
 
 @needs_browser
