@@ -5,9 +5,10 @@
 //     accel::State state = accel::State::create();
 //     accel::Module model = state.prepare_model(accel::Module::linear(4, 1, 1));
 //     accel::Optimizer sgd = state.prepare_optimizer(accel::Optimizer::sgd(model));
-//     while (std::optional<accel::Value> batch = loader.next()) {
+//     for (const accel::Value& batch : loader) {
+//       const auto [inputs, labels] = batch.tensors<2>();
 //       accel::Scope step = state.accumulate({model});
-//       state.backward(loss(model.call({batch->at(0)}), batch->at(1)));
+//       state.backward(loss(model.call({inputs}), labels));
 //       sgd.step();
 //       sgd.zero_grad();
 //     }
@@ -22,11 +23,13 @@
 
 #include <accel.h>
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <optional>
@@ -190,6 +193,43 @@ class [[nodiscard]] Scope {
   int exceptions_ = std::uncaught_exceptions();
 };
 
+// Elements in memory that something else owns, which C++20 calls std::span. Valid as long as the owner.
+template <typename T>
+class Span {
+ public:
+  Span() noexcept = default;
+  Span(T* data, std::size_t size) noexcept : data_(data), size_(size) {}
+  T* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+  bool empty() const noexcept { return size_ == 0; }
+  T* begin() const noexcept { return data_; }
+  T* end() const noexcept { return data_ + size_; }
+  T& operator[](std::size_t index) const noexcept { return data_[index]; }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+namespace detail {
+
+// The dtype of tensors whose elements are a T of C++.
+template <typename T>
+constexpr accel_dtype_t dtype_of() {
+  constexpr bool kSigned = std::is_signed_v<T>;
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, double> || (std::is_integral_v<T> && sizeof(T) <= 8),
+                "expected float, double, bool, or an integer of at most 64 bits");
+  if constexpr (std::is_same_v<T, float>) return ACCEL_DTYPE_FLOAT32;
+  if constexpr (std::is_same_v<T, double>) return ACCEL_DTYPE_FLOAT64;
+  if constexpr (std::is_same_v<T, bool>) return ACCEL_DTYPE_BOOL;
+  if constexpr (sizeof(T) == 1) return kSigned ? ACCEL_DTYPE_INT8 : ACCEL_DTYPE_UINT8;
+  if constexpr (sizeof(T) == 2) return kSigned ? ACCEL_DTYPE_INT16 : ACCEL_DTYPE_UINT16;
+  if constexpr (sizeof(T) == 4) return kSigned ? ACCEL_DTYPE_INT32 : ACCEL_DTYPE_UINT32;
+  return kSigned ? ACCEL_DTYPE_INT64 : ACCEL_DTYPE_UINT64;
+}
+
+}  // namespace detail
+
 class State;
 class Tensor;
 class Op;
@@ -341,6 +381,9 @@ class Value {
     for (std::size_t i = 0; i < size(); i++) items.push_back(at(i));
     return items;
   }
+  // The N tensors that it holds, for structured bindings: const auto [inputs, labels] = batch.tensors<2>();
+  template <std::size_t N>
+  std::array<Tensor, N> tensors() const;
   void set(const std::string& key, const Value& item) {
     detail::check(accel_value_set(&value_, key.c_str(), &item.value_));
   }
@@ -1096,6 +1139,24 @@ class Tensor : public detail::Handle<accel_tensor_t, accel_tensor_retain, accel_
     detail::check(accel_tensor_from_blob(data, shape.data(), shape.size(), strides.empty() ? nullptr : strides.data(),
                                          dtype, &device, detail::keep(std::move(destroy)), end, tensor.put()));
     return tensor;
+  }
+  // A new CPU tensor with a copy of the elements, in row-major order.
+  template <typename T>
+  static Tensor from_data(const std::vector<T>& elements, const std::vector<std::int64_t>& shape) {
+    std::int64_t expected = 1;
+    for (const std::int64_t size : shape) expected *= size;
+    if (expected != static_cast<std::int64_t>(elements.size()))
+      throw Error(ACCEL_ERROR_SHAPE_MISMATCH, "there are " + std::to_string(elements.size()) +
+                                                  " elements; expected the " + std::to_string(expected) +
+                                                  " of the shape");
+    return from_data(elements.data(), shape, detail::dtype_of<T>());
+  }
+  // The elements in place, of a tensor on the CPU that is row-major without gaps; valid as long as the tensor. Another
+  // type than that of the elements is a TYPE_MISMATCH.
+  template <typename T>
+  Span<T> span() const {
+    const auto [data, count] = elements(detail::dtype_of<std::remove_cv_t<T>>());
+    return Span<T>(static_cast<T*>(data), static_cast<std::size_t>(count));
   }
   std::vector<std::int64_t> shape() const { return dimensions(accel_tensor_shape); }
   // In elements.
@@ -2332,6 +2393,37 @@ class Dataloader : public detail::Handle<accel_dataloader_t, accel_dataloader_re
   void load_state_dict(const Value& state_dict) {
     detail::check(accel_dataloader_load_state_dict(get(), state_dict.get()));
   }
+
+  // The batches of the current epoch that are left: for (const accel::Value& batch : loader). There is one pass at a
+  // time, which next() shares.
+  class Iterator {
+   public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = Value;
+    using difference_type = std::ptrdiff_t;
+    using pointer = Value*;
+    using reference = Value&;
+
+    Iterator() noexcept = default;
+    explicit Iterator(Dataloader& loader) : loader_(&loader) { ++*this; }
+    Value& operator*() noexcept { return *batch_; }
+    Value* operator->() noexcept { return &*batch_; }
+    Iterator& operator++() {
+      batch_.reset();  // its memory can serve the next one
+      batch_ = loader_->next();
+      if (!batch_) loader_ = nullptr;
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    friend bool operator==(const Iterator& a, const Iterator& b) noexcept { return a.loader_ == b.loader_; }
+    friend bool operator!=(const Iterator& a, const Iterator& b) noexcept { return a.loader_ != b.loader_; }
+
+   private:
+    Dataloader* loader_ = nullptr;  // none at the end of the epoch
+    std::optional<Value> batch_;
+  };
+  Iterator begin() { return Iterator(*this); }
+  static Iterator end() noexcept { return Iterator(); }
 };
 
 // Ids that become text one after another.
@@ -4471,6 +4563,16 @@ inline Value Value::tuple(const std::vector<Value>& items) {
 
 inline Tensor Value::tensor() const {
   return Tensor(Tensor::retained(expect(ACCEL_VALUE_TENSOR, "a tensor").as.tensor));
+}
+
+template <std::size_t N>
+std::array<Tensor, N> Value::tensors() const {
+  if (size() != N)
+    throw Error(ACCEL_ERROR_SHAPE_MISMATCH,
+                "the value has " + std::to_string(size()) + " items; expected " + std::to_string(N) + " tensors");
+  std::array<Tensor, N> tensors;
+  for (std::size_t i = 0; i < N; i++) tensors[i] = at(i).tensor();
+  return tensors;
 }
 
 inline Mesh State::mesh() {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Makes all packages of a release into build/packages: wheels, the archive for C and C++, the Debian package, crates, the Julia package with
-# its artifact, SHA256SUMS and SIZES. The library is built once, in a root file system of Debian 11 (packaging/root).
+# its artifact, SHA256SUMS, SIZES and index.html. The library is built once, in a root file system of Debian 11 (packaging/root).
 #   tools/package.sh [--base-url URL] [--root FOLDER] [--output FOLDER] [--python INTERPRETER]...
 # --base-url says where the files will be, which Artifacts.toml names. One wheel is made for each interpreter; without --python for each
 # python3.10 to python3.14 that is found with its headers. Needs root rights, for the root file system, a

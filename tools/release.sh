@@ -37,8 +37,8 @@ for trial in tests/packaging/*_trial.py; do
 done
 
 cat <<TEXT
-release: what is in build/packages belongs to
-  the page of the release   *.tar.gz but Accel-*, *.deb, SHA256SUMS, SIZES, Artifacts.toml
+release: build/packages can be copied to a server as it is (index.html has the commands); of its files belong to
+  the page of the release   *.tar.gz but Accel-*, *.deb, SHA256SUMS, SIZES, Artifacts.toml, index.html
   the Python registry       *.whl
   the Rust registry         libaccel-sys, libaccel-derive, then libaccel: \`cargo publish\` in bindings/rust
   the Julia registry        the sources of Accel-*.tar.gz, with Artifacts.toml, after the page of the release

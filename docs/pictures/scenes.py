@@ -6,6 +6,17 @@ room between the boxes of a row, in which the labels of its arrows stand.
 """
 
 SCENES = {
+    "architecture": {
+        "rows": [["programs: Programs|C, C++, Python, Rust, Go, Julia, and any language that calls C"],
+                 ["abi: *include/accel.h, capi/, cli/|the C ABI and the program accel: check, convert, and call one function of the engine"],
+                 ["whole: *accelerator/, report/, bigmodel/, checkpoint/|prepare, backward, save and load; models that are larger than a device"],
+                 ["parallel: *data/, parallel/|loaders; replicas, sharding, tensor, pipeline, context and expert parallelism"],
+                 ["model: *state/, nn/, optim/|ranks and devices, modules, optimizers"],
+                 ["comm: *comm/, precision/, launch/, track/|collectives, autocast, processes of a job, trackers"],
+                 ["base: *tensor/, kernels/, config/, machine/, os/, json/, base/|values and operators, loops for the CPU, settings, the host, errors"],
+                 ["torch: LibTorch|tensors, autograd, operators, c10d", "ucx: Plugins|UCX, NCCL, CUDA graphs, tokenizers"]],
+        "arrows": ["programs -> abi", "abi -> whole", "whole -> parallel", "parallel -> model", "model -> comm", "comm -> base", "base -> torch", "base -> ucx"],
+    },
     "tutorial": {
         "rows": [["one: One process|the loop you know", "two: Two processes|the same program", "saved: #Checkpoint|a complete folder", "hosts: Two hosts|the same program"]],
         "arrows": ["one -> two: launch", "two -> saved: save", "saved -> hosts: resume"],

@@ -15,7 +15,7 @@ copyright = author
 release = re.search(r"version: '([\d.]+)'", (ROOT / "meson.build").read_text())[1]
 version = release
 
-extensions = ["myst_parser", "sphinx_design", "sphinx_copybutton", "repository_pages"]
+extensions = ["myst_parser", "sphinx_design", "sphinx_copybutton", "repository_pages", "search_text"]
 root_doc = "docs/index"
 include_patterns = ["docs/**", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "bindings/*/README.md", "bindings/*/*/README.md", "examples/README.md",
                     "examples/python/README.md", "bench/*.md", "api/coverage.md"]
@@ -36,9 +36,14 @@ html_title = f"libaccel {release}"
 html_static_path = [str(HERE / "static")]
 html_extra_path = [str(HERE / "extra")]
 html_css_files = ["accel.css"]
+html_js_files = ["tables.js"]
+html_logo = str(HERE / "static/logo.svg")
+html_favicon = html_logo
+# Pages link their source where `tools/docs.sh --repository URL` names the repository.
+html_theme_options = {"source_branch": "main", "source_directory": "", "top_of_page_buttons": ["view", "edit"]}
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
-html_show_search_summary = False  # it is fetched, which a browser refuses to pages that no server sends
+html_show_search_summary = False  # it is fetched, which a browser refuses to pages that no server sends: search_text.py instead
 copybutton_prompt_text = r"\$ |>>> |julia> |pkg> "
 copybutton_prompt_is_regexp = True

@@ -27,10 +27,31 @@ class Entries:
         for group, entries in self.groups.items():
             parts.append(f"## {group}\n")
             for declaration, text in entries:
-                parts.append(f"```{self.language}\n{declaration}\n```\n")
+                parts.append(f"```{self.language}\n{one_argument_a_line(declaration, self.language)}\n```\n")
                 if text:
                     parts.append(plain(text) + "\n")
         return "\n".join(parts)
+
+
+def one_argument_a_line(declaration, language, width=100):
+    """A declaration that is longer than a line, with each argument in a line of its own."""
+    if "\n" in declaration or len(declaration) <= width or "(" not in declaration:
+        return declaration
+    begin = declaration.index("(") + 1
+    arguments, depth, quote, last = [], 0, "", begin
+    quotes = "\"'" if language == "python" else '"'  # a lifetime of Rust has one, too
+    for i, letter in enumerate(declaration[begin:], begin):
+        if quote or letter in quotes:
+            quote = "" if letter == quote else quote or letter
+        elif letter in ")]}" and depth == 0:
+            arguments.append(declaration[last:i].strip())
+            return declaration[:begin] + "".join(f"\n    {argument}," for argument in arguments)[:-1] + "\n" + declaration[i:]
+        elif letter == "," and depth == 0:
+            arguments.append(declaration[last:i].strip())
+            last = i + 1
+        else:
+            depth += (letter in "([{") - (letter in ")]}")
+    return declaration
 
 
 def plain(text):
@@ -107,7 +128,7 @@ def commented(path, marker):
             text.append(line.strip()[len(marker):].removeprefix(" "))
         else:
             yield "\n".join(text), number, line, lines
-            if not line.strip().startswith("#["):
+            if not line.strip().startswith(("#[", "template <")):
                 text = []
 
 
@@ -173,17 +194,21 @@ def go():
 
 def cpp():
     entries = Entries("cpp")
-    group = "Functions"
+    group, is_public, is_private_part = "Functions", True, False
     for text, number, line, lines in commented(ROOT / "include/accel.hpp", "//"):
-        found = re.match(r"(?:class|struct) (\w+)(?: final)?(?: : [^{]*)?\{", line)
+        found = re.match(r"(?:template <[^>]*> )?(?:class|struct) (?:\[\[\w+\]\] )?(\w+)(?: final)?(?: : [^{]*)? ?\{", line)
+        if "namespace detail" in line:
+            is_public = not line.endswith("{")
+        is_private_part = line == " private:" or is_private_part and not line.startswith((" public:", "}"))
+        if not is_public or is_private_part:
+            continue
         if found:
             group = found[1]
             entries.add(group, f"class {group}", text)
         elif line.startswith("}"):
             group = "Functions"
-        elif re.match(r"  (?!return|if|for|while|else|detail|using|friend|template|check)[\w\[]", line) and "(" in line and group != "Functions" \
-                and not group.startswith("detail"):
-            declared = declaration_from(lines, number, r" ?\{|;| : \w+[_(]")
+        elif re.match(r"  (?!return|if|for|while|else|detail|using|friend|template|check)[\w\[]", line) and "(" in line and group != "Functions":
+            declared = declaration_from(lines, number, r"(?<!=) \{|(?<![= ])\{|;| : [\w:]+\(")
             if re.match(r"[\w:<>&*, \[\]]*\w+\(", declared) and "=" not in declared.split("(")[0]:
                 entries.add(group, declared, text)
     return entries

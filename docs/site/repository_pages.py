@@ -2,7 +2,8 @@
 """Makes of the repository's Markdown what the site needs, so that the pages read well in both places.
 
 - Consecutive `<details>` whose summaries are names of languages become tabs.
-- The links of lists and tables of contents become the navigation: those of each section of docs/index.md, and of docs/api.md and docs/parity.md.
+- The links of lists and tables of contents become the navigation: those of each section of docs/index.md, and of docs/api.md, docs/parity.md and docs/decisions.md.
+- The list behind `<!-- cards -->` becomes a row of cards.
 - `<!-- reference: LANGUAGE -->` becomes the reference of a language, from the sources of its binding.
 """
 
@@ -14,7 +15,7 @@ import zlib
 import reference
 
 LANGUAGES = ("C", "C++", "Python", "Rust", "Julia", "Go")
-CONTENTS = ("docs/index", "docs/api", "docs/parity")
+CONTENTS = ("docs/index", "docs/api", "docs/parity", "docs/decisions")
 DETAILS = r"<details([^>]*)>\s*<summary>({})</summary>\n(.*?)\n</details>\n*".format("|".join(map(re.escape, LANGUAGES)))
 
 
@@ -28,17 +29,30 @@ def with_tabs(text):
     return re.sub(f"(?:{DETAILS})+", tabs, text, flags=re.DOTALL)
 
 
+def with_cards(docname, text):
+    def cards(group):
+        items = re.findall(r"^- \*\*\[([^\]]*)\]\(([^)]*)\.md\)\*\*: (.*)$", group[1], re.MULTILINE)
+        folder = posixpath.dirname(docname)
+        return "::::{grid} 1 1 3 3\n:gutter: 3\n\n" + "".join(
+            f":::{{grid-item-card}} {title}\n:link: /{posixpath.normpath(posixpath.join(folder, page))}\n:link-type: doc\n\n{words[0].upper()}{words[1:]}\n:::\n"
+            for title, page, words in items) + "::::\n"
+    return re.sub(r"^<!-- cards -->\n((?:- .*\n)+)", cards, text, flags=re.MULTILINE)
+
+
 def with_navigation(docname, text):
-    """Hidden contents behind each section: Sphinx orders the pages by them."""
+    """Hidden contents behind each section: Sphinx orders the pages by them, under the titles that the list has."""
     def contents(section):
         title, body = section[1], section[2]
-        pages = re.findall(r"^(?: *-|\|) .*?\[[^\]]*\]\(([^)#]+)\.md\)", body, re.MULTILINE)
+        links = re.findall(r"^(?: *-|\|) .*?\[([^\]]*)\]\(([^)#]+)\.md\)", body, re.MULTILINE)
         folder = posixpath.dirname(docname)
         if docname != "docs/index":  # only the pages that are below this one
-            pages = [page for page in pages if page.startswith(posixpath.basename(docname) + "/")]
-        if not pages:
+            links = [(link, page) for link, page in links if page.startswith(posixpath.basename(docname) + "/")]
+        if not links:
             return section[0]
-        entries = "\n".join("/" + posixpath.normpath(posixpath.join(folder, page)) for page in dict.fromkeys(pages))
+        names = {}
+        for name, page in links:
+            names.setdefault("/" + posixpath.normpath(posixpath.join(folder, page)), name)
+        entries = "\n".join(f"{name} <{page}>" for page, name in names.items())
         caption = f":caption: {title}\n" if docname == "docs/index" else ""
         return f"{section[0]}\n\n```{{toctree}}\n:hidden:\n{caption}\n{entries}\n```\n\n"
     return re.sub(r"^#+ (.*)\n((?:(?!^#+ ).*\n?)*)", contents, text, flags=re.MULTILINE)
@@ -48,6 +62,7 @@ def read_source(app, docname, source):
     text = with_tabs(source[0])
     if re.match("bindings/[^/]+/[^/]+/README$", docname):  # the page of a package of a binding, which the binding's page links
         text = f"---\norphan: true\n---\n{text}"
+    text = with_cards(docname, text)
     if docname in CONTENTS:
         text = with_navigation(docname, text)
     language = re.search(r"^<!-- reference: (\w+) -->$", text, re.MULTILINE)

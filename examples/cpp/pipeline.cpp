@@ -21,9 +21,9 @@ Module make_network() {
 
 double train_epoch(accel::State& state, Module& model, accel::Optimizer& optimizer, accel::Dataloader& loader) {
   double total = 0;
-  while (const std::optional<Value> batch = loader.next()) {
+  for (const Value& batch : loader) {
     // Forwards and backwards of the micro-batches.
-    total += state.pipeline_step(model, batch->at(0), batch->at(1), "cross_entropy");
+    total += state.pipeline_step(model, batch.at(0), batch.at(1), "cross_entropy");
     optimizer.step();
     optimizer.zero_grad();
   }

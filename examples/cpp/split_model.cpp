@@ -44,8 +44,9 @@ Module make_network(accel::State group) {
 
 double train_epoch(accel::State& state, Module& model, accel::Optimizer& optimizer, accel::Dataloader& loader) {
   double total = 0;
-  while (const std::optional<Value> batch = loader.next()) {
-    Tensor loss = accel::cross_entropy(model.call({batch->at(0)}).tensor(), batch->at(1).tensor());
+  for (const Value& batch : loader) {
+    const auto [inputs, labels] = batch.tensors<2>();
+    Tensor loss = accel::cross_entropy(model.call({inputs}).tensor(), labels);
     state.backward(loss);
     optimizer.step();
     optimizer.zero_grad();

@@ -27,10 +27,10 @@ Module make_model() {
 // One pass over the data. Returns the mean of the loss, over the processes too.
 double train_epoch(Run& run, accel::Dataloader& loader) {
   double total = 0;
-  while (const std::optional<Value> batch = loader.next()) {
+  for (const Value& batch : loader) {
+    const auto [inputs, labels] = batch.tensors<2>();
     const accel::Scope step = run.state.accumulate({run.model});
-    const Value logits = run.model.call({batch->at(0)});
-    accel::Tensor loss = accel::cross_entropy(logits.tensor(), batch->at(1).tensor());
+    accel::Tensor loss = accel::cross_entropy(run.model.call({inputs}).tensor(), labels);
     run.state.backward(loss);
     run.optimizer.step();
     run.optimizer.zero_grad();
@@ -52,14 +52,14 @@ Count evaluate(Run& run, accel::Dataloader& loader) {
   const accel::Scope no_grad = accel::no_grad();
   run.model.train(false);
   Count count;
-  while (const std::optional<Value> batch = loader.next()) {
-    const Value predictions = argmax.call({run.model.call({batch->at(0)}), 1}).front();
+  for (const Value& batch : loader) {
+    const Value predictions = argmax.call({run.model.call({batch.at(0)}), 1}).front();
     // Without what was repeated to fill the last batch.
-    const Value gathered = run.state.gather_for_metrics(Value::list({predictions, batch->at(1)}));
+    const Value gathered = run.state.gather_for_metrics(Value::list({predictions, batch.at(1)}));
     const Value all = accel::send_to_device(gathered, {ACCEL_DEVICE_CPU, -1}, false, {});
-    const accel::Tensor predicted = all.at(0).tensor(), labels = all.at(1).tensor();
-    for (std::int64_t i = 0; i < predicted.numel(); i++)
-      count.correct += static_cast<std::int64_t*>(predicted.data())[i] == static_cast<std::int64_t*>(labels.data())[i];
+    const auto [predicted, labels] = all.tensors<2>();
+    const auto answers = predicted.span<const std::int64_t>(), expected = labels.span<const std::int64_t>();
+    for (std::size_t i = 0; i < answers.size(); i++) count.correct += answers[i] == expected[i];
     count.samples += predicted.numel();
   }
   return count;

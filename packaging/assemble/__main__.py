@@ -14,6 +14,7 @@ import project
 from archive import write_tar
 from crates import add_licenses, linked_crates
 from debian import make_debian
+from index import write_index
 from julia import make_artifact
 from sizes import write_checksums, write_sizes
 from sources import make_crates, make_julia_package
@@ -59,6 +60,7 @@ def main():
         return 1
     write_checksums(output, files)
     write_sizes(output, files, prefix)
+    write_index(output)
     return 0
 
 

@@ -35,6 +35,33 @@ TEST_F(CppObject, CopiesAreOwnersOfOneHandle) {
   EXPECT_EQ(taken.numel(), 2);
 }
 
+TEST_F(CppObject, TensorsShareTheirElements) {
+  const Tensor tensor = Tensor::from_data(std::vector<float>{1, 2, 3, 4}, {2, 2});
+  EXPECT_EQ(tensor.shape(), (std::vector<std::int64_t>{2, 2}));
+  for (float& element : tensor.span<float>()) element *= 2;
+  const accel::Span<const float> elements = tensor.span<const float>();
+  EXPECT_EQ(std::vector<float>(elements.begin(), elements.end()), (std::vector<float>{2, 4, 6, 8}));
+  EXPECT_EQ(elements.size(), 4u);
+  EXPECT_EQ(elements[3], 8);
+  EXPECT_TRUE(accel::Span<int>().empty());
+  EXPECT_EQ(error_of([&] { tensor.span<double>(); }).status(), ACCEL_ERROR_TYPE_MISMATCH);
+  const Tensor transposed = Op::find("aten::t", "").call({tensor}).at(0).tensor();
+  EXPECT_EQ(error_of([&] { transposed.span<float>(); }).status(), ACCEL_ERROR_INVALID_STATE);
+}
+
+TEST_F(CppObject, ElementsHaveTheDtypeOfTheirType) {
+  EXPECT_EQ(Tensor::from_data(std::vector<double>{1}, {1}).dtype(), ACCEL_DTYPE_FLOAT64);
+  EXPECT_EQ(Tensor::from_data(std::vector<std::int64_t>{1}, {1}).dtype(), ACCEL_DTYPE_INT64);
+  EXPECT_EQ(Tensor::from_data(std::vector<long long>{1}, {1}).dtype(), ACCEL_DTYPE_INT64);
+  EXPECT_EQ(Tensor::from_data(std::vector<std::int32_t>{1}, {1}).dtype(), ACCEL_DTYPE_INT32);
+  EXPECT_EQ(Tensor::from_data(std::vector<std::uint16_t>{1}, {1}).dtype(), ACCEL_DTYPE_UINT16);
+  EXPECT_EQ(Tensor::from_data(std::vector<std::uint8_t>{1}, {1}).dtype(), ACCEL_DTYPE_UINT8);
+  EXPECT_EQ(Tensor::from_data(std::vector<float>{}, {0, 3}).numel(), 0);
+  const Error error = error_of([] { Tensor::from_data(std::vector<float>{1, 2, 3}, {2, 2}); });
+  EXPECT_EQ(error.status(), ACCEL_ERROR_SHAPE_MISMATCH);
+  EXPECT_STREQ(error.what(), "there are 3 elements; expected the 4 of the shape");
+}
+
 TEST_F(CppObject, StateTellsItsPlace) {
   accel::StateOptions options;
   options.cpu = 1;

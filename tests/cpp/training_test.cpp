@@ -63,4 +63,25 @@ TEST_F(CppTraining, SmallNetworkLearns) {
   state.end_training();
 }
 
+TEST_F(CppTraining, LoadersAreRanges) {
+  accel::DataloaderOptions loading;
+  loading.batch_size = 2;
+  Dataloader loader = Dataloader::create(Dataset::tensors({vector_of({1, 2, 3, 4, 5})}), loading);
+  std::vector<std::string> seen;
+  for (int epoch = 0; epoch < 2; epoch++) {
+    for (const Value& batch : loader) {
+      const auto [numbers] = batch.tensors<1>();
+      seen.push_back(json_of(numbers));
+    }
+  }
+  EXPECT_EQ(seen, (std::vector<std::string>{"[1.0,2.0]", "[3.0,4.0]", "[5.0]", "[1.0,2.0]", "[3.0,4.0]", "[5.0]"}));
+  // A loop that is left goes on where it was.
+  for (const Value& batch : loader) {
+    EXPECT_EQ(batch.size(), 1u);
+    break;
+  }
+  EXPECT_EQ(json_of(loader.next()->at(0).tensor()), "[3.0,4.0]");
+  EXPECT_EQ(std::distance(loader.begin(), Dataloader::end()), 1);
+}
+
 }  // namespace training_test

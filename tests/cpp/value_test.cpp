@@ -31,6 +31,17 @@ TEST_F(CppValue, RefusesAnotherKind) {
   EXPECT_EQ(error_of([] { Value(1).push(2); }).status(), ACCEL_ERROR_TYPE_MISMATCH);
 }
 
+TEST_F(CppValue, BindsTheTensorsOfABatch) {
+  const Value batch = Value::list({vector_of({1, 2}), vector_of({3})});
+  const auto [inputs, labels] = batch.tensors<2>();
+  EXPECT_EQ(json_of(inputs), "[1.0,2.0]");
+  EXPECT_EQ(json_of(labels), "[3.0]");
+  const Error other_number = error_of([&] { batch.tensors<3>(); });
+  EXPECT_EQ(other_number.status(), ACCEL_ERROR_SHAPE_MISMATCH);
+  EXPECT_STREQ(other_number.what(), "the value has 2 items; expected 3 tensors");
+  EXPECT_EQ(error_of([&] { Value::list({vector_of({1}), 2}).tensors<2>(); }).status(), ACCEL_ERROR_TYPE_MISMATCH);
+}
+
 TEST_F(CppValue, NestsListsAndMaps) {
   Value settings = Value::map({{"lr", 0.5}, {"shape", Value::list({2, 3})}, {"name", "mlp"}});
   settings.set("on", true);

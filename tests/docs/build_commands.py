@@ -24,7 +24,7 @@ NOT_RUN = {
     "tools/test_libtorch.sh 2.11.0": "it builds everything with another LibTorch",
     "tools/test_python.sh python3.12": "it builds everything for another Python",
     "git clone <this repository> libaccel": "only its reader knows the address",
-    "pip install libaccel": "it is in the registry after the first upload; bare_root_trial.py installs it from a folder",
+    "pip install --find-links build/packages libaccel": "tools/package.sh makes the folder; bare_root_trial.py installs the wheel from it",
     "apt install ./libaccel_0.1.0_amd64.deb": "it would change this system; bare_root_trial.py unpacks the package",
 }
 
@@ -79,6 +79,8 @@ class BuildCommands:
             return Rehearsal()
         variables, words = split_variables(line)
         program, arguments = words[0], words[1:]
+        if program == "eval":  # the variables of the build that is there
+            return Rehearsal(re.sub(r"environment\.sh[^)]*", f"environment.sh {shlex.quote(str(self.build))}", line))
         if program == "export":
             return Rehearsal(re.sub(r"\$PWD/build/\w+", str(self.build), line))
         if program == "tools/build.sh":

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each guide has one picture, whose text says what it shows, and docs/pictures has what draw.py draws: pictures_test.py ROOT."""
+"""Each guide, the tutorial and the page on the architecture have one picture, whose text says what it shows, and docs/pictures has what draw.py draws: pictures_test.py ROOT."""
 
 import pathlib
 import re
@@ -20,7 +20,7 @@ class Pictures(unittest.TestCase):
     def test_each_guide_has_one(self):
         index = (DOCS / "index.md").read_text()
         section = index[index.index("## Guides"):index.index("## From other libraries")]
-        guides = ["tutorial.md", *re.findall(r"^- \[[^\]]*\]\((\w+\.md)\)", section, re.MULTILINE)]
+        guides = ["tutorial.md", "architecture.md", *re.findall(r"^- \[[^\]]*\]\((\w+\.md)\)", section, re.MULTILINE)]
         self.assertGreater(len(guides), 15)
         shown = []
         for guide in guides:

@@ -4,8 +4,10 @@
 
 import base64
 import hashlib
+import importlib.util
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -17,11 +19,13 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "packaging/assemble"), str(ROOT / "tools")]
 
+import index  # noqa: E402
 import release_check  # noqa: E402
 from archive import write_tar  # noqa: E402
 from crates import add_licenses, licenses_text, linked_crates  # noqa: E402
 from julia import tree_hash  # noqa: E402
 from project import VERSION  # noqa: E402
+from sizes import write_checksums  # noqa: E402
 from sources import make_julia_package  # noqa: E402
 from tree import PackageError  # noqa: E402
 from wheel import write_wheel  # noqa: E402
@@ -82,6 +86,66 @@ class Packages(MadeUpFolder):
                 self.assertEqual(digest, "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode())
             self.assertEqual({entry.filename for entry in archive.infolist() if entry.external_attr >> 16 & 0o111}, {"bin/accel"})
             self.assertRegex(archive.read(f"{info}/METADATA").decode(), r"(?s)Name: libaccel\n.*Requires-Dist: torch==\d+\.\d+\.\d+\n")
+
+
+class ReleaseFolder(MadeUpFolder):
+    """The folder that tools/package.sh makes, with files that are made up."""
+
+    def setUp(self):
+        super().setUp()
+        self.release = self.folder / "release"
+        self.release.mkdir()
+        names = [f"libaccel-{VERSION}-cp3{minor}-cp3{minor}-manylinux_2_31_x86_64.whl" for minor in (10, 11)]
+        names += [f"libaccel-{VERSION}-linux-x86_64.tar.gz", f"libaccel_{VERSION}_amd64.deb", f"Accel-{VERSION}.tar.gz",
+                  f"libaccel-julia-{VERSION}-linux-x86_64.tar.gz", "Artifacts.toml",
+                  *(f"{crate}-{VERSION}.crate" for crate in ("libaccel", "libaccel-derive", "libaccel-sys"))]
+        for name in names:
+            (self.release / name).write_text(name)
+        self.files = sorted(self.release.iterdir())
+        write_checksums(self.release, self.files)
+
+    def links(self):
+        index.write_index(self.release)
+        return re.findall(r'<a href="([^"]*)">', (self.release / "index.html").read_text())
+
+    def test_the_index_leads_to_each_file(self):
+        self.assertEqual(sorted(self.links()), sorted([file.name for file in self.files] + ["SHA256SUMS"]))
+
+    def test_each_command_takes_a_file_of_the_folder(self):
+        for heading, text in index.commands().items():
+            taken = re.findall(r"(?:Accel-|libaccel[-_])[\w.-]*\.(?:tar\.gz|deb)|--find-links \. libaccel|for crate in [\w -]*;", text)
+            for name in taken:
+                crates = re.findall(r"libaccel[\w-]*", name) if name.startswith("for crate") else []
+                for file in [f"{crate}-{VERSION}.crate" for crate in crates] or [name]:
+                    self.assertTrue(file.startswith("--find-links") or (self.release / file).is_file(), f"{heading}: {file}")
+            self.assertTrue(taken or heading.startswith("Variables"), heading)
+
+    @unittest.skipIf(sys.version_info < (3, 11), "tools/package.sh needs Python 3.11")
+    @unittest.skipUnless(importlib.util.find_spec("pip"), "this Python has no pip")
+    def test_pip_finds_the_wheel_by_the_page(self):
+        python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+        tag = f"{python}-{python}-manylinux_2_31_x86_64"
+        wheel = self.release / f"libaccel-{VERSION}-{tag}.whl"
+        write_wheel(wheel, self.content, tag, 1000)
+        write_checksums(self.release, sorted({*self.files, wheel}))
+        self.links()
+        done = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-index", "--no-deps", "--disable-pip-version-check",
+                               "--find-links", (self.release / "index.html").as_uri(), "--dest", self.folder / "taken", "libaccel"],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual([file.name for file in (self.folder / "taken").iterdir()], [wheel.name])
+
+    def test_a_file_that_is_missing_or_changed_is_named(self):
+        deb = self.release / f"libaccel_{VERSION}_amd64.deb"
+        deb.write_text("changed")
+        with self.assertRaisesRegex(index.FolderError, f"{deb.name} has the checksum [0-9a-f]+; SHA256SUMS says "):
+            self.links()
+        deb.unlink()
+        with self.assertRaisesRegex(index.FolderError, f"{deb.name} of SHA256SUMS is missing in "):
+            self.links()
+        write_checksums(self.release, [file for file in self.files if file != deb])
+        with self.assertRaisesRegex(index.FolderError, r"SHA256SUMS has no libaccel_\*\.deb; expected a file for Debian, Ubuntu"):
+            self.links()
 
 
 class Crates(MadeUpFolder):

@@ -52,9 +52,34 @@ def outputs(root, api):
     return {path: licence.named(path, content) for path, content in files.items()}
 
 
+# What Git and reviews need to know of files by their names. Fixtures are read byte by byte: no line end of theirs may change.
+ATTRIBUTES = """* text=auto eol=lf
+*.cpp diff=cpp
+*.hpp diff=cpp
+*.go diff=golang
+*.md diff=markdown
+*.py diff=python
+*.rs diff=rust
+*.bin binary
+*.distcp binary
+*.gz binary
+*.jpg binary
+*.npy binary
+*.pkl binary
+*.png binary
+*.pt binary
+*.safetensors binary
+tests/*/fixtures/** -text
+tests/fuzz/corpus/** -text -diff
+bench/RESULTS.md linguist-generated
+docs/migration.md linguist-generated
+docs/pictures/*.svg linguist-generated
+"""
+
+
 def attributes(names):
-    """What reviews need not show."""
-    return "# Written by tools/apigen.\n" + "".join(f"{name} linguist-generated\n" for name in sorted(names))
+    """.gitattributes: how Git treats files, and what reviews need not show."""
+    return f"# Written by tools/apigen.\n{ATTRIBUTES}" + "".join(f"{name} linguist-generated\n" for name in sorted(names))
 
 
 def main():

@@ -141,7 +141,7 @@ function how_to_get(reason, file)
         "ACCEL_LIBTORCH to a folder with lib/", LIBTORCH_FILES[end], ": ", reason)
     looked = file == libaccel ? string("libaccel is missing: LIBACCEL is not set, and neither an artifact of the package Accel, ",
         "python3's package accel, pkg-config nor the dynamic linker has it: ") : ""
-    return string(looked, "`pip install libaccel`, or set LIBACCEL to an unpacked archive or an installation of libaccel: ", reason)
+    return string(looked, "install the wheel of libaccel, or set LIBACCEL to an unpacked archive, an installation or a build of it: ", reason)
 end
 
 """Another version has other functions."""
@@ -156,5 +156,5 @@ function check_version(library, file)
 end
 function get_this_version()
     version = join((ACCEL_VERSION_MAJOR, ACCEL_VERSION_MINOR, ACCEL_VERSION_PATCH), '.')
-    return "expected libaccel $version: `pip install libaccel==$version`, or set LIBACCEL to an archive of it"
+    return "expected libaccel $version: install its wheel, or set LIBACCEL to an archive of it"
 end

@@ -37,7 +37,7 @@ fn library() -> Result<PathBuf, String> {
     if let Some(file) = find::named() {
         return file;
     }
-    let missing = "libaccel was not found: `pip install libaccel`, or set LIBACCEL to an unpacked archive or an installation of it, \
+    let missing = "libaccel was not found: install its wheel, or set LIBACCEL to an unpacked archive or an installation of it, \
                    or PKG_CONFIG_PATH to the folder of its accel.pc; without the feature `linked` the program looks when it runs";
     find::in_wheel().or_else(installed).ok_or_else(|| missing.into())
 }

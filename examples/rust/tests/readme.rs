@@ -23,7 +23,9 @@ fn run(line: &str, folder: &Path, library: &Path) -> String {
     // The program has a target folder of its own, as at its reader's.
     let mut shell = Command::new("sh");
     shell.args(["-ec", line]).current_dir(folder).env_remove("CARGO_TARGET_DIR").env_remove("LD_LIBRARY_PATH");
-    let output = shell.env("CARGO_NET_OFFLINE", "true").env("PATH", path).output().unwrap();
+    let source = fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
+    shell.env("CARGO_NET_OFFLINE", "true").env("ACCEL_SOURCE", source).env("PATH", path);
+    let output = shell.output().unwrap();
     let said = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned()).concat();
     assert!(output.status.success(), "{line}: {said}");
     String::from_utf8(output.stdout).unwrap()
@@ -42,11 +44,7 @@ fn package(folder: &Path, root: &Path, library: &Path, add: &str) -> PathBuf {
     }
     run("cargo new --quiet hello", folder, library);
     let program = folder.join("hello");
-    // Of the registry there, of this repository here.
-    let here = |name: &str| format!("--path {}", root.join("bindings/rust").join(name).display());
-    let line = add.replace("cargo add libaccel-sys", &format!("cargo add --quiet {}", here("accel-sys")));
-    let line = line.replace("cargo add libaccel", &format!("cargo add --quiet {}", here("accel")));
-    run(&line, &program, library);
+    run(&add.replace("cargo add", "cargo add --quiet"), &program, library);
     program
 }
 
@@ -81,8 +79,8 @@ fn a_linked_program_finds_the_library() {
     };
     let folder = Folder(env::temp_dir().join(format!("accel_rust_linked_{}", std::process::id())));
     let add = format!(
-        "cargo add libaccel --features linked{}",
-        between(&readme, "\ncargo add libaccel --features linked", "\n```")
+        "cargo add --path $ACCEL_SOURCE/bindings/rust/accel --features linked{}",
+        between(&readme, "\ncargo add --path $ACCEL_SOURCE/bindings/rust/accel --features linked", "\n```")
     );
     let program = package(&folder.0, &root, &library, &add);
     let source = "fn main() { println!(\"{:?}\", accel::version().unwrap()) }";

@@ -97,7 +97,7 @@ fn how_to_get(reason: &str, file: &Path) -> String {
         }
         _ => "",
     };
-    format!("{looked}`pip install libaccel`, or set LIBACCEL to an unpacked archive or an installation of libaccel")
+    format!("{looked}install the wheel of libaccel, or set LIBACCEL to an unpacked archive, an installation or a build of it")
 }
 
 /// Another version has other functions.
@@ -118,7 +118,7 @@ fn examine(library: *mut c_void, file: &Path) -> Result<(), String> {
     }
     Err(format!(
         "{}: libaccel {major}.{minor}.{patch}, expected {ACCEL_VERSION_MAJOR}.{ACCEL_VERSION_MINOR}; \
-         `pip install libaccel=={}`, or set LIBACCEL to an archive of that version",
+         install the wheel of libaccel {}, or set LIBACCEL to an archive of that version",
         file.display(),
         env!("CARGO_PKG_VERSION")
     ))
@@ -167,7 +167,10 @@ fn find_symbol(known: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
     let address = unsafe { dlsym(LIBRARY.load(Ordering::Acquire), name.as_ptr().cast()) };
     if address.is_null() {
         let version = env!("CARGO_PKG_VERSION");
-        *failure = Some(format!("{}: expected libaccel {version}, `pip install libaccel=={version}`", last_error()));
+        *failure = Some(format!(
+            "{}: expected libaccel {version}; install its wheel, or set LIBACCEL to an archive of it",
+            last_error()
+        ));
     }
     known.store(address, Ordering::Relaxed);
     address
@@ -210,7 +213,7 @@ mod tests {
         assert_eq!(load_failure(), None);
         assert!(symbol(&KNOWN, "accel_of_another_version\0").is_null());
         let said = load_failure().unwrap();
-        assert!(said.contains("accel_of_another_version") && said.contains("pip install libaccel=="), "{said}");
+        assert!(said.contains("accel_of_another_version") && said.contains("install its wheel"), "{said}");
         assert_eq!(load_failure(), None);
         assert!(!symbol(&KNOWN, "accel_version\0").is_null());
     }
@@ -221,7 +224,10 @@ mod tests {
         assert!(torch.contains("pip install torch==2.13.0") && torch.contains("ACCEL_LIBTORCH"), "{torch}");
         assert!(how_to_get("undefined symbol: _ZN5torch8", Path::new("/x/libaccel.so")).contains("torch=="));
         let accel = how_to_get("no such file", Path::new(FILE_NAME));
-        assert!(accel.contains("neither python3's package") && accel.contains("pip install libaccel"), "{accel}");
+        assert!(
+            accel.contains("neither python3's package") && accel.contains("install the wheel of libaccel"),
+            "{accel}"
+        );
     }
 
     #[test]
