@@ -262,8 +262,7 @@ void write_offload_folder(const std::string& folder, const nn::Module& model, co
     else
       copies.emplace_back(name, weight.to(dtype));
   }
-  offload_state_dict(folder, copies);
-  write_offload_index(folder, entries);
+  offload_state_dict(folder, copies, entries);
 }
 
 }  // namespace accel::bigmodel

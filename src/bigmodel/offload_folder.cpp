@@ -3,10 +3,12 @@
 
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.hpp"
@@ -61,6 +63,11 @@ void write_file(const std::string& path, const void* data, size_t size) {
   checkpoint::AtomicFile file(path);
   file.output().write(data, size);
   file.commit();
+}
+
+void write_index(const std::string& folder, Json::Members index) {
+  const std::string document = print_json(Json(std::move(index)));
+  write_file(index_path(folder), document.data(), document.size());
 }
 
 // The shape of an entry, whose elements must fill the bytes.
@@ -127,6 +134,18 @@ at::Tensor open_entry(const OffloadedWeightsPlace& place, const std::string& nam
                    dtype.empty() ? tensor.scalar_type() : tensor::dtype_from_name(dtype));
 }
 
+void remove_from_index(const std::string& folder, const nn::NamedTensors& tensors) {
+  if (!has_offload_index(folder)) return;
+  std::unordered_set<std::string> names;
+  for (const auto& [name, tensor] : tensors) names.insert(name);
+  Json::Members index = read_index(folder);
+  const auto removed =
+      std::remove_if(index.begin(), index.end(), [&](const auto& entry) { return names.count(entry.first) > 0; });
+  if (removed == index.end()) return;
+  index.erase(removed, index.end());
+  write_index(folder, std::move(index));
+}
+
 }  // namespace
 
 bool has_offload_index(const std::string& folder) {
@@ -146,22 +165,24 @@ void write_offload_index(const std::string& folder, const std::vector<OffloadEnt
     else
       index[place->second].second = json_of(entry);
   }
-  const std::string document = print_json(Json(std::move(index)));
-  write_file(index_path(folder), document.data(), document.size());
+  write_index(folder, std::move(index));
 }
 
-void offload_state_dict(const std::string& folder, const nn::NamedTensors& tensors) {
+void offload_state_dict(const std::string& folder, const nn::NamedTensors& tensors,
+                        const std::vector<OffloadEntry>& further) {
   std::vector<OffloadEntry> entries;
   for (const auto& [name, tensor] : tensors) {
     checkpoint::check_writable(name, tensor);
     data_path(folder, name);  // all names are checked before the first file
   }
   checkpoint::make_folders(folder);
+  remove_from_index(folder, tensors);
   for (const auto& [name, tensor] : tensors) {
     const at::Tensor plain = checkpoint::dense_on_cpu(tensor);
     write_file(data_path(folder, name), plain.const_data_ptr(), plain.nbytes());
     entries.push_back({name, plain.scalar_type(), plain.sizes().vec(), {}, {}});
   }
+  entries.insert(entries.end(), further.begin(), further.end());
   write_offload_index(folder, entries);
 }
 

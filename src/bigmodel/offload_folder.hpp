@@ -27,8 +27,10 @@ bool has_offload_index(const std::string& folder);
 
 // Adds to the index that is there; entries of the same name are replaced.
 void write_offload_index(const std::string& folder, const std::vector<OffloadEntry>& entries);
-// Writes the files and their entries. The folder is made.
-void offload_state_dict(const std::string& folder, const nn::NamedTensors& tensors);
+// Writes the files and their entries, and further entries with them. The folder is made. Weights that the index has
+// already leave it before their files change, so that after a crash it names whole files of one call alone.
+void offload_state_dict(const std::string& folder, const nn::NamedTensors& tensors,
+                        const std::vector<OffloadEntry>& further = {});
 
 struct OffloadedWeightsPlace {
   std::string folder;                 // "": the entries of the index are in safetensors files

@@ -5,10 +5,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "checkpoint/files/temporary.hpp"
+#include "checkpoint/folder_layout.hpp"
+#include "checkpoint/manifest.hpp"
 #include "os/list_folder.hpp"
 
 namespace accel::checkpoint {
@@ -19,6 +23,22 @@ constexpr std::string_view kPrefix = "checkpoint_";
 bool is_taken(const std::string& path) {
   struct stat found {};
   return ::lstat(path.c_str(), &found) == 0;
+}
+
+// Whether each file of the manifest has its size. A checkpoint of the reference has no manifest, but its files.
+bool has_all_files(const std::string& folder) try {
+  if (!has_manifest(folder)) {
+    const std::vector<std::string> names = list_folder(folder);
+    return std::any_of(names.begin(), names.end(), is_checkpoint_file) &&
+           std::none_of(names.begin(), names.end(), is_own_file);
+  }
+  const Manifest manifest = load_manifest(folder);
+  return std::all_of(manifest.files.begin(), manifest.files.end(), [&](const FileRecord& file) {
+    struct stat found {};
+    return ::stat((folder + "/" + file.name).c_str(), &found) == 0 && static_cast<uint64_t>(found.st_size) == file.size;
+  });
+} catch (const Error&) {
+  return false;
 }
 
 }  // namespace
@@ -58,7 +78,13 @@ std::string Project::newest_folder() const {
   const std::vector<Numbered> found = checkpoints();
   require(!found.empty(), Status::kNotFound, "there is no checkpoint in '", base(), "'; expected ", kPrefix,
           "<number>");
-  return found.back().path;
+  const auto newest =
+      std::find_if(found.rbegin(), found.rend(), [](const Numbered& one) { return has_all_files(one.path); });
+  if (newest == found.rend()) return found.back().path;  // the load says what it lacks
+  if (newest != found.rbegin())
+    log(LogLevel::kWarning, "'", found.back().path, "' is not complete; the newest complete checkpoint is '",
+        newest->path, "'");
+  return newest->path;
 }
 
 void Project::require_new(const std::string& folder) const {
@@ -82,8 +108,10 @@ void Project::remove_oldest(const std::string& kept, FileSystem& files) const {
   for (size_t i = 0; i + others < found.size(); i++) {
     const Target target(found[i].path);
     const std::string removed = temporary_sibling(target, /*aside=*/false);
-    if (files.rename(found[i].path.c_str(), removed.c_str()) != 0 || files.remove_tree(removed.c_str()) != 0)
+    if (files.rename(found[i].path.c_str(), removed.c_str()) != 0)
       fail_system(Status::kIo, "remove the folder", found[i].path);
+    sync_folder(files, target.parent);  // else a power cut may leave the name and take files
+    if (files.remove_tree(removed.c_str()) != 0) fail_system(Status::kIo, "remove the folder", found[i].path);
   }
 }
 

@@ -23,7 +23,8 @@ class Project {
 
   // The folder of the next save. kInvalidArgument without automatic naming.
   std::string next_folder() const;
-  // The folder of the largest number. kNotFound if there is none.
+  // The folder of the largest number whose files are all there. If none is complete, the one of the largest number.
+  // kNotFound if there is none.
   std::string newest_folder() const;
   // Refuses to name a checkpoint as one that exists.
   void require_new(const std::string& folder) const;

@@ -162,13 +162,16 @@ void write_own(FolderWriter& writer, const SavePlan& plan, const TrainingState& 
   writer.write(plan.rank_states, own);
 }
 
-void collect_files(const std::string& folder, const std::string& below, std::vector<std::string>& found) {
+// Lists the files below a folder, and syncs the names in the folders inside of it.
+void collect_files(const std::string& folder, const std::string& below, FileSystem& files,
+                   std::vector<std::string>& found) {
+  if (!below.empty()) sync_folder(files, folder + "/" + below);
   for (const std::string& name : list_folder(folder + "/" + below)) {
     const std::string path = below + name;
     struct stat status {};
     if (::lstat((folder + "/" + path).c_str(), &status) != 0) fail_system(Status::kIo, "look at", folder + "/" + path);
     if (S_ISDIR(status.st_mode))
-      collect_files(folder, path + "/", found);
+      collect_files(folder, path + "/", files, found);
     else
       found.push_back(path);
   }
@@ -179,15 +182,13 @@ void add_other_files(const std::string& folder, FileSystem& files, std::vector<F
   std::unordered_set<std::string> listed;
   for (const FileRecord& record : records) listed.insert(record.name);
   std::vector<std::string> found;
-  collect_files(folder, "", found);
+  collect_files(folder, "", files, found);
   std::sort(found.begin(), found.end());
   for (const std::string& name : found) {
     if (listed.count(name) > 0) continue;
     const RegularFile file(folder + "/" + name);
     if (files.sync(file.descriptor()) != 0) fail_system(Status::kIo, "sync", file.path());
     records.push_back({name, file.size(), hash_of_file(MappedFile(file))});
-    if (const size_t slash = name.rfind('/'); slash != std::string::npos)
-      sync_folder(files, folder + "/" + name.substr(0, slash));
   }
 }
 

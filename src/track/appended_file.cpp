@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "os/sync_folder.hpp"
 #include "os/system_error.hpp"
 #include "track/run_folder.hpp"
 
@@ -18,12 +19,13 @@ namespace accel::track {
 AppendedFile::AppendedFile(std::string path) : path_(std::move(path)) { open_file(); }
 
 void AppendedFile::open_file() {
-  make_folder(path_.substr(0, path_.find_last_of('/')));
+  make_folder(folder());
   FileDescriptor file(::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   struct stat found {};
   if (!file.is_open() || ::fstat(file.number(), &found) != 0) fail_system(Status::kIo, "open", path_);
   file_ = std::move(file);
   written_ = static_cast<size_t>(found.st_size);
+  has_durable_name_ = false;
 }
 
 bool AppendedFile::renew_if_removed() {
@@ -44,9 +46,12 @@ void AppendedFile::remove_broken_line() {
     end = newline == std::string_view::npos ? begin : begin + newline + 1;
     is_whole = newline != std::string_view::npos || end == 0;
   }
-  if (end == written_) return;
-  if (::ftruncate(file_.number(), static_cast<off_t>(end)) != 0) fail_system(Status::kIo, "shorten", path_);
-  written_ = end;
+  if (end < written_) shorten(end);
+}
+
+void AppendedFile::shorten(size_t bytes) {
+  if (::ftruncate(file_.number(), static_cast<off_t>(bytes)) != 0) fail_system(Status::kIo, "shorten", path_);
+  written_ = bytes;
 }
 
 void AppendedFile::flush(bool durable) {
@@ -64,6 +69,9 @@ void AppendedFile::flush(bool durable) {
   if (failed == 0 && durable && ::fdatasync(file_.number()) != 0 && errno != EINVAL) failed = errno;
   errno = failed;
   if (failed != 0) fail_system(Status::kIo, "write", path_);
+  if (!durable || has_durable_name_) return;
+  sync_folder(folder());
+  has_durable_name_ = true;
 }
 
 }  // namespace accel::track

@@ -24,16 +24,21 @@ class AppendedFile {
   bool renew_if_removed();
   // Removes what stands after the last newline: a line that a crash cut off.
   void remove_broken_line();
-  // kIo. Bytes that were not written stay in the buffer.
+  // Removes all but the first bytes. kIo.
+  void shorten(size_t bytes);
+  // kIo. Bytes that were not written stay in the buffer. Durable: a power cut takes neither the bytes nor the file's
+  // name.
   void flush(bool durable);
 
  private:
+  std::string folder() const { return path_.substr(0, path_.find_last_of('/')); }
   void open_file();
 
   std::string path_;
   std::string buffer_;
   FileDescriptor file_;
   size_t written_ = 0;
+  bool has_durable_name_ = false;
 };
 
 }  // namespace accel::track

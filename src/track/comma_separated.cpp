@@ -2,10 +2,12 @@
 #include "track/comma_separated.hpp"
 
 #include <cmath>
+#include <string_view>
 
 #include "base/number_text.hpp"
 #include "os/file_bytes.hpp"
 #include "os/replaced_file.hpp"
+#include "os/sync_folder.hpp"
 #include "track/run_folder.hpp"
 
 namespace accel::track {
@@ -58,6 +60,13 @@ void CommaSeparated::read_columns() {
   file_columns_ = 0;
   if (file_.written_bytes() == 0) return;
   const FileBytes bytes(file_.path());
+  // A power cut leaves zeros where rows were not written yet. Neither those nor what follows was durable.
+  const size_t zero = bytes.text().find('\0');
+  if (zero != std::string_view::npos) {
+    const size_t newline = bytes.text().substr(0, zero).rfind('\n');
+    file_.shorten(newline == std::string_view::npos ? 0 : newline + 1);
+    if (file_.written_bytes() == 0) return;
+  }
   size_t number = 0;
   read_row(bytes.text(), 0, [&](const std::string& name) {
     if (number >= 2) column_of(name);
@@ -141,7 +150,8 @@ void CommaSeparated::append_row(const Row& row) {
 void CommaSeparated::flush(bool durable) {
   if (!configuration_.empty()) {
     make_folder(folder_);
-    write_file(folder_ + "/config.json", configuration_);
+    replace_file(folder_ + "/config.json", configuration_);
+    sync_folder(folder_);
     configuration_.clear();
   }
   file_.flush(false);  // rows of the former columns

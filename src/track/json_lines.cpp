@@ -208,6 +208,7 @@ void JsonLines::flush(bool durable) {
   std::exception_ptr failed;
   try {
     write_side_files();
+    if (durable) sync_side_files();
   } catch (const Error&) {  // the lines do not wait for it
     failed = std::current_exception();
   }
@@ -229,7 +230,15 @@ void JsonLines::write_side_files() {
       write_file(file.path, file.bytes);
     else
       copy_files(file.copied_from, file.path);
+    not_synced_.push_back(file.path);
     side_files_.erase(side_files_.begin());
+  }
+}
+
+void JsonLines::sync_side_files() {
+  while (!not_synced_.empty()) {
+    sync_files(not_synced_.back());
+    not_synced_.pop_back();
   }
 }
 

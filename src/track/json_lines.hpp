@@ -33,12 +33,14 @@ class JsonLines final : public RecordSink {
   void write_histogram(const Record& record, const Record::Value& value);
   void write_picture(const char* type, const Record& record, const Picture& picture);
   void write_side_files();
+  void sync_side_files();
   JsonWriter begin_line(const char* type, double time);
   void end_line(JsonWriter& line);
 
   Run run_;
   AppendedFile file_;
-  std::vector<SideFile> side_files_;  // which are written before the lines that name them
+  std::vector<SideFile> side_files_;     // which are written before the lines that name them
+  std::vector<std::string> not_synced_;  // paths of those that are written
 };
 
 }  // namespace accel::track

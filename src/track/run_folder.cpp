@@ -16,6 +16,7 @@
 #include "base/log.hpp"
 #include "base/write_whole.hpp"
 #include "os/list_folder.hpp"
+#include "os/sync_folder.hpp"
 #include "os/system_error.hpp"
 
 namespace accel::track {
@@ -45,6 +46,18 @@ void copy_file(const std::string& from, const std::string& to) {
     if (count == 0) return;
     write_all(target, {block.data(), static_cast<size_t>(count)}, to);
   }
+}
+
+std::string parent_of(const std::string& path) {
+  const size_t slash = path.find_last_of('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// Returns false, with errno, if the folder cannot be made.
+bool make_last_folder(const std::string& path) {
+  if (::mkdir(path.c_str(), 0777) != 0) return false;
+  sync_folder(parent_of(path));
+  return true;
 }
 
 // Without links, which could lead around in a circle, and without the target, which may be inside.
@@ -77,12 +90,12 @@ std::string file_name_of(const std::string& name) {
 }
 
 void make_folder(const std::string& path) {
-  if (path.empty() || is_folder(path) || ::mkdir(path.c_str(), 0777) == 0) return;
+  if (path.empty() || is_folder(path) || make_last_folder(path)) return;
   if (errno == ENOENT) {
     const size_t slash = path.find_last_of('/');
     if (slash != std::string::npos && slash > 0) {
       make_folder(path.substr(0, slash));
-      if (::mkdir(path.c_str(), 0777) == 0) return;
+      if (make_last_folder(path)) return;
     }
   }
   if (!is_folder(path)) fail_system(Status::kIo, "make the folder", path);
@@ -97,6 +110,17 @@ void copy_files(const std::string& from, const std::string& to) {
 }
 
 void write_file(const std::string& path, const std::string& bytes) { write_all(open_new(path), bytes, path); }
+
+void sync_files(const std::string& path) {
+  if (is_folder(path)) {
+    for (const std::string& name : list_folder(path)) sync_files(path + "/" + name);
+  } else {
+    const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+    if (!file.is_open()) return;
+    if (::fsync(file.number()) != 0 && errno != EINVAL) fail_system(Status::kIo, "make durable", path);
+  }
+  sync_folder(parent_of(path));
+}
 
 RunLock::RunLock(const std::string& folder) : path_(folder + "/.run.lock") {
   for (;;) {

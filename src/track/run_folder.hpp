@@ -12,12 +12,14 @@ namespace accel::track {
 // meaning.
 std::string file_name_of(const std::string& name);
 
-// With all above it; kIo.
+// With all above it, and syncs the names of those that are new; kIo.
 void make_folder(const std::string& path);
 
 // Copies a file, or all of a folder. kIo.
 void copy_files(const std::string& from, const std::string& to);
 void write_file(const std::string& path, const std::string& bytes);
+// Syncs a file, or all of a folder, and its name. Nothing happens if it is gone. kIo.
+void sync_files(const std::string& path);
 
 // While a lock exists no other process, and no other run of this one, writes to the folder. A process that dies leaves
 // the file, but not the lock.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/manifest.hpp"
 #include "checkpoint_fixture.hpp"
 #include "config/generated/settings/checkpoint/project.hpp"
 
@@ -79,6 +80,26 @@ TEST(Project, TheNewestHasTheLargestNumber) {
   EXPECT_EQ(named.project.newest_folder(), named.path("checkpoint_10"));
   EXPECT_EQ(named.project.iteration_after(9), 11);  // 10 is there
   EXPECT_EQ(named.project.iteration_after(20), 21);
+}
+
+// A checkpoint that was copied or removed in part.
+TEST(Project, TheNewestHasAllItsFiles) {
+  Named named;
+  for (const char* name : {"checkpoint_0", "checkpoint_2"}) fs::create_directories(named.path(name));
+  EXPECT_EQ(named.project.newest_folder(), named.path("checkpoint_2"));  // none is complete: the load says so
+  save_training_state(named.path("checkpoint_1"), example(0, 1), Ranks(), quick_files());
+  EXPECT_EQ(named.project.newest_folder(), named.path("checkpoint_1"));
+  save_training_state(named.path("checkpoint_3"), example(0, 3), Ranks(), quick_files());
+  EXPECT_EQ(named.project.newest_folder(), named.path("checkpoint_3"));
+  for (const auto& [name, size] : {std::pair("model.safetensors", 1), {kManifestName, 10}}) {
+    const std::string path = named.path("checkpoint_3/") + name;
+    const std::string whole = read_text(path);
+    fs::resize_file(path, whole.size() - static_cast<size_t>(size));
+    EXPECT_EQ(named.project.newest_folder(), named.path("checkpoint_1")) << name;
+    write_text(path, whole);
+  }
+  fs::remove(named.path("checkpoint_3/") + kManifestName);  // files of our own, and no manifest
+  EXPECT_EQ(named.project.newest_folder(), named.path("checkpoint_1"));
 }
 
 TEST(Project, TheOldestGo) {

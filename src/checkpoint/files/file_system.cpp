@@ -41,6 +41,7 @@ int FileSystem::share_file(const char* existing, const char* path) {
     if (::ioctl(to.number(), FICLONE, from.number()) == 0) return sync(to.number());
   }
   ::unlink(path);
+  if (sync(from.number()) != 0) return -1;  // a save that was not durable may have written it
   return ::link(existing, path);
 }
 

@@ -24,7 +24,8 @@ class FileSystem {
   virtual int make_folder(const char* path);
   virtual int rename(const char* from, const char* to);
   virtual int exchange(const char* a, const char* b);  // atomic; EINVAL or ENOSYS if unsupported
-  // `path` becomes a file with the contents of another one: a copy that shares its blocks, or a hard link.
+  // `path` becomes a file with the contents of another one, which are synced: a copy that shares its blocks, or a hard
+  // link.
   virtual int share_file(const char* existing, const char* path);
   virtual bool is_durable() const { return true; }  // whether sync() reaches the disk
   virtual int remove_file(const char* path);

@@ -18,7 +18,10 @@ void make_folders(const std::string& path, FileSystem& files) {
   if (is_folder(path)) return;
   const std::string parent = parent_folder(path);
   if (parent != path && parent != ".") make_folders(parent, files);
-  if (files.make_folder(path.c_str()) != 0 && errno != EEXIST) fail_system(Status::kIo, "make the folder", path);
+  if (files.make_folder(path.c_str()) == 0)
+    sync_folder(files, parent);
+  else if (errno != EEXIST)
+    fail_system(Status::kIo, "make the folder", path);
 }
 
 }  // namespace accel::checkpoint

@@ -4,13 +4,16 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <memory>
+#include <string_view>
 #include <unordered_set>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/text_ends.hpp"
+#include "checkpoint/files/make_folders.hpp"
 #include "checkpoint/formats/compressed_header.hpp"
 #include "checkpoint/formats/file_names.hpp"
 #include "checkpoint/formats/safetensors_header.hpp"
@@ -42,6 +45,13 @@ bool is_shard_name(const std::string& name, const std::string& pattern) {
   return std::equal(name.begin(), name.end(), wanted.begin(), wanted.end(), [](char given, char expected) {
     return expected == '#' ? given >= '0' && given <= '9' : given == expected;
   });
+}
+
+// The names of shards that another save is about to replace.
+constexpr std::string_view kFormer = ".former-";
+
+bool cannot_link(int code) {
+  return code == EPERM || code == ENOTSUP || code == ENOSYS || code == EMLINK || code == EXDEV || code == EINVAL;
 }
 
 // A file that is written, and gets its name later.
@@ -110,8 +120,7 @@ class ModelWriter {
     std::error_code error;
     require(!fs::exists(folder_, error) || fs::is_directory(folder_, error), Status::kAlreadyExists, "'", folder_,
             "' is a file; expected a folder for the model");
-    fs::create_directories(folder_, error);
-    require(!error, Status::kIo, "cannot make the folder '", folder_, "': ", error.message());
+    make_folders(folder_, files_);
   }
 
   // Tied tensors are dropped from safetensors files, whose tensors share nothing; torch's files hold what is shared
@@ -150,18 +159,58 @@ class ModelWriter {
       fail_system(Status::kIo, "remove", beside(folder_, name));
   }
 
+  // Lets the index of the earlier model name its shards by links, so that their own names are free for new files.
+  // Returns false where there can be no links. `former` gets the names of the links.
+  bool keep_former_shards(std::vector<std::string>& former) {
+    const std::string path = beside(folder_, index_name_);
+    if (std::error_code error; !fs::is_regular_file(path, error)) return true;
+    ShardedIndex index;
+    try {
+      index = parse_sharded_index(MappedFile(path).text(), path);
+    } catch (const Error& error) {
+      if (error.status() != Status::kCorrupt) throw;
+      return false;
+    }
+    std::unordered_set<std::string> named, replaced;
+    for (const auto& [tensor, file] : index.weight_map) named.insert(file);
+    for (auto& [tensor, file] : index.weight_map) {
+      if (!is_new(file)) continue;
+      replaced.insert(file);
+      file.insert(0, kFormer);
+    }
+    for (const std::string& file : replaced) {
+      const std::string link = std::string(kFormer) + file;
+      if (named.count(link) > 0) return false;
+      remove(link);
+      if (files_.share_file(beside(folder_, file).c_str(), beside(folder_, link).c_str()) != 0) {
+        if (errno == ENOENT || cannot_link(errno)) return false;  // the earlier model has no such file, or no links
+        fail_system(Status::kIo, "link", beside(folder_, link));
+      }
+      former.push_back(link);
+    }
+    if (replaced.empty()) return true;
+    sync_folder(files_, folder_);
+    PendingFile renamed(index_name_, folder_, files_);
+    renamed.write_text(print_sharded_index(index));
+    renamed.commit();
+    return true;
+  }
+
   void commit() {
-    std::vector<std::string> stale;
+    std::vector<std::string> stale, former;
     bool replaces_shards = false;
     for (const std::string& name : list_folder(folder_)) {
       const bool is_shard = is_shard_name(name, pattern_);
+      const bool is_former = starts_with(name, kFormer) && is_shard_name(name.substr(kFormer.size()), pattern_);
       replaces_shards = replaces_shards || (is_shard && is_new(name));
       if ((is_shard || name == single_name_ || name == index_name_) && !is_new(name)) stale.push_back(name);
+      if (is_former) former.push_back(name);
     }
-    if (replaces_shards) {
+    if (replaces_shards && !keep_former_shards(former)) {
       remove(index_name_);
       sync_folder(files_, folder_);
     }
+    stale.insert(stale.end(), former.begin(), former.end());
     for (PendingFile& file : pending_) file.commit();
     for (const std::string& name : stale) remove(name);
     if (!stale.empty()) sync_folder(files_, folder_);

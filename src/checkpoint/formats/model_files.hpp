@@ -20,9 +20,10 @@ enum class Framework : uint8_t { kTorch, kAny };
 // files, in order.
 //
 // Nothing is renamed before all files are written and synced, so a failure leaves the folder as it was. A reader that
-// comes while files get their names, or after a crash at that moment, finds the earlier model, the new one, or no
-// index, never a mixture: shards get their names first, then the index, and then earlier files are removed; if shards
-// of the earlier model have the same names, its index is removed before.
+// comes while files get their names, or after a crash at that moment, finds the earlier model or the new one, never a
+// mixture: shards get their names first, then the index, and then earlier files are removed. If shards of the earlier
+// model have the same names, its index first gets other names for them, ".former-<name>", which are links. On a file
+// system without links the earlier index is removed instead, and a reader at that moment finds no model.
 std::vector<std::string> save_model(const std::string& folder, const NamedTensors& tensors,
                                     const SaveModelSettings& settings = {}, FileSystem& files = system_files());
 
