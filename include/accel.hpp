@@ -1394,7 +1394,7 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
     return out;
   }
 
-  // Parameters and persistent buffers in the reference's naming; tied ones under each of their names.
+  // Parameters and persistent buffers in Accelerate's naming; tied ones under each of their names.
   Value state_dict() const {
     Value out;
     detail::check(accel_module_state_dict(get(), out.put()));
@@ -1892,7 +1892,7 @@ class Sampler : public detail::Handle<accel_sampler_t, accel_sampler_retain, acc
   }
 
   // A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed + epoch), as
-  // the reference's SeedableRandomSampler.
+  // Accelerate's SeedableRandomSampler.
   static Sampler seedable_random(std::int64_t length, std::int64_t seed) {
     Sampler out;
     detail::check(accel_sampler_seedable_random(length, seed, out.put()));
@@ -4406,7 +4406,7 @@ inline void options_from_json(const std::string& type, const std::string& json, 
   detail::check(accel_options_from_json(type.c_str(), json.c_str(), options, size));
 }
 
-// Reads a configuration, of the reference as well: names of older versions are converted, what is not written has its
+// Reads a configuration of libaccel or Accelerate: names of older versions are converted, what is not written has its
 // default.
 inline Value config_load(const char* path = nullptr) {
   Value out;
@@ -4414,8 +4414,8 @@ inline Value config_load(const char* path = nullptr) {
   return out;
 }
 
-// Writes a configuration that accel_config_load() can read, in the form of the reference: what is NONE and empty
-// sections are left out.
+// Writes a configuration that accel_config_load() can read, in Accelerate's form: what is NONE and empty sections are
+// left out.
 inline void config_save(const Value& configuration, const std::string& path) {
   detail::check(accel_config_save(configuration.get(), path.c_str()));
 }

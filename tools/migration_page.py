@@ -38,7 +38,7 @@ def without_codes(text, names):
 
 
 def references():
-    """{the last part of a name of the reference: functions and structs of the header that have it after @accelerate}."""
+    """{the last part of a name of Accelerate: functions and structs of the header that have it after @accelerate}."""
     found = {}
     api = json.loads((ROOT / "api/accel.json").read_text())
     for declared in api["functions"] + api["structs"]:

@@ -3364,7 +3364,7 @@ type StateDictType int32
 // OffloadDevice: Where ZeRO keeps parameters or the states of optimizers.
 type OffloadDevice int32
 
-// Fp8Backend: Which library of the reference a recipe stands for, whose defaults it has. @accelerate FP8BackendType
+// Fp8Backend: The fp8 library of Accelerate whose defaults a recipe has. @accelerate FP8BackendType
 type Fp8Backend int32
 
 // Fp8Scaling: Where the scale of an operand comes from.
@@ -3626,7 +3626,7 @@ const DistributedNo DistributedType = 0
 
 const DistributedMultiCPU DistributedType = 1
 
-// DistributedMultiGPU: CUDA, and accelerators for which the reference has no type
+// DistributedMultiGPU: CUDA, and accelerators for which Accelerate has no type
 const DistributedMultiGPU DistributedType = 2
 
 const DistributedMultiNpu DistributedType = 3
@@ -4921,7 +4921,7 @@ type StateOptions struct {
 	// 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0
 	Debug *bool
 
-	// 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps.
+	// 1: a short last window is divided by its own length; 0, as in Accelerate: by gradient_accumulation_steps.
 	// Default 0
 	TrueDivisor *bool
 
@@ -7059,8 +7059,8 @@ func (options *TensorParallelOptions) c(given *arguments) *C.accel_tensor_parall
 // tensors have positions, and attention in it is of the whole sequence. Models of one state have the same options;
 // what one leaves unset is as in another.
 type ContextParallelOptions struct {
-	// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; the
-	// reference's words are "allgather" and "alltoall", which is RING. Variable
+	// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise;
+	// Accelerate's words are "allgather" and "alltoall", which is RING. Variable
 	// PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER
 	Method *ContextMethod
 
@@ -7289,7 +7289,7 @@ type DDPOptions struct {
 	// 1: parameters may be without a gradient. Default 0
 	FindUnusedParameters *bool
 
-	// 1: gradients live in the buckets, without a copy; the reference copies unless told otherwise. Default 1
+	// 1: gradients live in the buckets, without a copy; Accelerate copies unless told otherwise. Default 1
 	GradientAsBucketView *bool
 
 	// 1: the same parameters are used in every step. Default 0
@@ -7298,7 +7298,7 @@ type DDPOptions struct {
 	// Size of a bucket in MiB. In (0, inf). Default 25
 	BucketCapMb *float64
 
-	// Kept for the reference's sake; no effect. Default 0
+	// Exists because Accelerate has it; no effect. Default 0
 	CheckReduction *bool
 
 	// Default NO
@@ -10120,7 +10120,7 @@ func SliceTensors(value any, begin int64, end int64) (out any, err error) {
 }
 
 // PadInputTensors is accel_pad_input_tensors. Zeros behind each tensor, so that processes can share it equally: up to
-// the next multiple of their number. (The reference adds another number of rows for many sizes.)
+// the next multiple of their number. (Accelerate adds another number of rows for many sizes.)
 //
 //   - value: Any.
 //   - numProcesses: By what the size is to be divided; at least 1.
@@ -11128,7 +11128,7 @@ func (state *State) GatherUneven(value any) (out any, err error) {
 // GatherForMetrics is accel_gather_for_metrics. Gathers results as accel_gather() does, and leaves out what the
 // loader repeated to fill batches. Where ranks have batches of different sizes they are joined as by
 // accel_gather_uneven(). Tensors without one row for each row of the batch are truncated to as many first rows as the
-// batch has, as in the reference.
+// batch has, as in Accelerate.
 //
 //   - state: A state.
 //   - value: A tensor or a tree of tensors; other leaves are gathered as objects.
@@ -13865,7 +13865,7 @@ func (module *Module) ChildrenBottomUp() (out any, err error) {
 	return
 }
 
-// StateDict is accel_module_state_dict. Parameters and persistent buffers in the reference's naming; tied ones under
+// StateDict is accel_module_state_dict. Parameters and persistent buffers in Accelerate's naming; tied ones under
 // each of their names.
 //
 //   - module: A module.
@@ -16139,7 +16139,7 @@ func SamplerSequential(length int64) (out *Sampler, err error) {
 }
 
 // SamplerSeedableRandom is accel_sampler_seedable_random. A new order in every epoch, the same in every run and on
-// every rank: the permutation of generator(seed + epoch), as the reference's SeedableRandomSampler.
+// every rank: the permutation of generator(seed + epoch), as Accelerate's SeedableRandomSampler.
 //
 //   - length: How many.
 //   - seed: The data seed.
@@ -19284,7 +19284,7 @@ func OffloadStateDict(folder string, stateDict any) error {
 
 // OffloadedWeights is accel_offloaded_weights. Opens offloaded weights without copying them.
 //
-//   - folder: With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name
+//   - folder: A folder with an index.json of accel_offload_state_dict() or of Accelerate, whose entries may also name
 //     tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
 //   - options: NULL: defaults.
 //
@@ -19425,8 +19425,8 @@ func (stream *WeightStream) EndPass() error {
 }
 
 // Save is accel_save. Writes a value to a file: complete under its name, or not at all. Tensors that are one and the
-// same are written once: the metadata of safetensors then says {other name: first name}, as the reference's
-// save_model writes it. Every rank that calls writes.
+// same are written once: the metadata of safetensors then says {other name: first name}, as Accelerate's save_model
+// writes it. Every rank that calls writes.
 //
 //   - value: A map name -> tensor; with safe_serialization=0 numbers, texts, tensors, and lists, tuples and maps of
 //     them.
@@ -19716,8 +19716,8 @@ func (state *State) CheckpointProgress() (written int64, total int64, err error)
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces
-// meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for the reference's files
-// of single ranks, for models that the program splits, and in an accumulation window of accel_backward_sum() with
+// meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for Accelerate's files of
+// single ranks, for models that the program splits, and in an accumulation window of accel_backward_sum() with
 // another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except
 // when an object refuses its own part: what was taken back before it stays.
 func (state *State) LoadState(folder string, options *LoadStateOptions) error {
@@ -19738,8 +19738,8 @@ func (state *State) LoadState(folder string, options *LoadStateOptions) error {
 // state. The main process writes it.
 //
 //   - state: A state.
-//   - name: Of its file, `custom_<name>.bin`; unique. NULL: `custom_checkpoint_<number>.pkl`, as in the reference,
-//     with the numbers of those without names in the order of their registration.
+//   - name: Of its file, `custom_<name>.bin`; unique. NULL: `custom_checkpoint_<number>.pkl`, as in Accelerate, with
+//     the numbers of those without names in the order of their registration.
 //   - save: The functions; user_data and destroy belong to both.
 //   - load: The functions; user_data and destroy belong to both.
 //
@@ -19861,7 +19861,7 @@ func CheckpointList(folder string) (out any, err error) {
 
 // CheckpointShow is accel_checkpoint_show. Lists the content of a checkpoint.
 //
-//   - folder: What accel_save_state() or the reference wrote.
+//   - folder: A folder that accel_save_state() or Accelerate wrote.
 //
 // Returns: ACCEL_OK; NOT_FOUND; CORRUPT.
 func CheckpointShow(folder string) (out any, err error) {
@@ -20023,8 +20023,8 @@ func MergeWeights(folder string, destination string, options *MergeWeightsOption
 
 // InitTrackers is accel_init_trackers. Starts the trackers of a run, on the main process; on other ranks those that
 // ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added;
-// "wandb" and the reference's other trackers that are packages of Python are left out, with a warning in the log, as
-// is a tracker whose server cannot be reached.
+// "wandb" and Accelerate's other trackers that are packages of Python are left out, with a warning in the log, as is
+// a tracker whose server cannot be reached.
 //
 //   - state: A state.
 //   - projectName: The project. Characters that no file name may have become "_" in the folder's.
@@ -21028,7 +21028,7 @@ func OptionsFromJSON(type_ string, json string, options unsafe.Pointer, size int
 	return status(code, failure)
 }
 
-// ConfigLoad is accel_config_load. Reads a configuration, of the reference as well: names of older versions are
+// ConfigLoad is accel_config_load. Reads a configuration of libaccel or Accelerate: names of older versions are
 // converted, what is not written has its default.
 //
 //   - path: YAML or JSON. NULL: the file of `accel config`, accelerate/default_config.yaml in HF_HOME.
@@ -21048,9 +21048,9 @@ func ConfigLoad(path string) (out any, err error) {
 	return
 }
 
-// ConfigSave is accel_config_save. Writes a configuration that accel_config_load() can read, in the form of the
-// reference: what is NONE and empty sections are left out. The file is replaced as a whole or stays as it was, and
-// keeps its permissions.
+// ConfigSave is accel_config_save. Writes a configuration that accel_config_load() can read, in Accelerate's form:
+// what is NONE and empty sections are left out. The file is replaced as a whole or stays as it was, and keeps its
+// permissions.
 //
 //   - configuration: A map with the names that accel_config_load() gives.
 //   - path: JSON if it ends with ".json", else YAML. Folders that are missing are made.

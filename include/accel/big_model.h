@@ -282,7 +282,7 @@ typedef struct accel_offloaded_weights_options {
 } accel_offloaded_weights_options_t;
 
 /** Opens offloaded weights without copying them.
- * @param folder With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name
+ * @param folder A folder with an index.json of accel_offload_state_dict() or of Accelerate, whose entries may also name
  *   tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
  * @param options NULL: defaults.
  * @param out A map name -> tensor: those of the state dict, which are the same, and those of files, which share the mapped

@@ -38,7 +38,7 @@ typedef struct accel_save_options {
 } accel_save_options_t;
 
 /** Writes a value to a file: complete under its name, or not at all. Tensors that are one and the same are written once:
- * the metadata of safetensors then says {other name: first name}, as the reference's save_model writes it. Every rank that
+ * the metadata of safetensors then says {other name: first name}, as Accelerate's save_model writes it. Every rank that
  * calls writes.
  * @param value A map name -> tensor; with safe_serialization=0 numbers, texts, tensors, and lists, tuples and maps of them.
  * @param metadata A map of strings, in safetensors only; NULL: none.
@@ -254,7 +254,7 @@ typedef struct accel_load_state_options {
  * @param folder What accel_save_state() wrote. NULL: the newest of automatic naming.
  * @param options NULL: defaults.
  * @return ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile;
- *   SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for the reference's files of single ranks, for
+ *   SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for Accelerate's files of single ranks, for
  *   models that the program splits, and in an accumulation window of accel_backward_sum() with another number of ranks;
  *   INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own
  *   part: what was taken back before it stays.
@@ -266,7 +266,7 @@ accel_load_state(accel_state_t *state, const char *ACCEL_NULLABLE folder,
 
 /** Adds an object of the application to the training state. The main process writes it.
  * @param state A state.
- * @param name Of its file, `custom_<name>.bin`; unique. NULL: `custom_checkpoint_<number>.pkl`, as in the reference, with the
+ * @param name Of its file, `custom_<name>.bin`; unique. NULL: `custom_checkpoint_<number>.pkl`, as in Accelerate, with the
  *   numbers of those without names in the order of their registration.
  * @param save,load The functions; user_data and destroy belong to both.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
@@ -345,14 +345,14 @@ accel_checkpoint_verify(const char *folder, accel_value_t *ACCEL_OWNED out);
 /** The checkpoints below a folder.
  * @param folder Of a project, its `checkpoints`, or any whose sub-folders are checkpoints.
  * @param out A list of maps, by their numbers, then by name: "path", "iteration" INT or NONE, "files" and "bytes" INT,
- *   "world_size" INT or NONE, "complete" BOOL: whether it has a manifest, or the files of the reference.
+ *   "world_size" INT or NONE, "complete" BOOL: whether it has a manifest, or the files of Accelerate.
  * @return ACCEL_OK; NOT_FOUND for a folder that is not there.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_checkpoint_list(const char *folder, accel_value_t *ACCEL_OWNED out);
 
 /** Lists the content of a checkpoint.
- * @param folder What accel_save_state() or the reference wrote.
+ * @param folder A folder that accel_save_state() or Accelerate wrote.
  * @param out A map: "manifest", a map of what `accel_manifest.json` says of the whole, or NONE; "files", a list of maps with
  *   "name" and "bytes", and of safetensors and compressed tensors "tensors": a list of maps with "name", "dtype" and "shape".
  * @return ACCEL_OK; NOT_FOUND; CORRUPT.

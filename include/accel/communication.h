@@ -48,7 +48,7 @@ accel_gather_uneven(accel_state_t *state, const accel_value_t *value, accel_valu
 
 /** Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches. Where ranks have
  * batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the
- * batch are truncated to as many first rows as the batch has, as in the reference.
+ * batch are truncated to as many first rows as the batch has, as in Accelerate.
  * @param state A state.
  * @param value A tensor or a tree of tensors; other leaves are gathered as objects.
  * @param out Each sample exactly once.

@@ -4,7 +4,7 @@
 #error "include accel.h"
 #endif
 
-/* Which library of the reference a recipe stands for, whose defaults it has. @accelerate FP8BackendType */
+/* The fp8 library of Accelerate whose defaults a recipe has. @accelerate FP8BackendType */
 typedef int32_t accel_fp8_backend_t;
 #define ACCEL_FP8_BACKEND_AO 1 /* torchao: scaling CURRENT; the first and the last linear layer are left out */
 #define ACCEL_FP8_BACKEND_TE 2 /* Transformer Engine: scaling DELAYED */

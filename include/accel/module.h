@@ -534,7 +534,7 @@ accel_module_named_modules(const accel_module_t *module, accel_value_t *ACCEL_OW
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_children_bottom_up(const accel_module_t *module, accel_value_t *ACCEL_OWNED out);
 
-/** Parameters and persistent buffers in the reference's naming; tied ones under each of their names.
+/** Parameters and persistent buffers in Accelerate's naming; tied ones under each of their names.
  * @param module A module.
  * @param out A map name -> tensor that shares memory with the module.
  * @return ACCEL_OK.

@@ -99,7 +99,7 @@ typedef int32_t accel_load_balance_t;
 typedef struct accel_context_parallel_options {
   size_t struct_size;
   accel_context_method_t method;     /* ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says
-                                      * otherwise; the reference's words are "allgather" and "alltoall", which is RING. Variable
+                                      * otherwise; Accelerate's words are "allgather" and "alltoall", which is RING. Variable
                                       * PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER */
   accel_load_balance_t load_balance; /* Default AUTO */
   int64_t sequence_length;           /* The positions of each sequence; 0: any number. In [0, inf). Default 0 */

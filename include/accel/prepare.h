@@ -38,11 +38,11 @@ typedef struct accel_ddp_options {
   size_t struct_size;
   accel_flag_t broadcast_buffers;           /* 1: rank 0's buffers are sent before each forward. Default 1 */
   accel_flag_t find_unused_parameters;      /* 1: parameters may be without a gradient. Default 0 */
-  accel_flag_t gradient_as_bucket_view;     /* 1: gradients live in the buckets, without a copy; the reference copies
+  accel_flag_t gradient_as_bucket_view;     /* 1: gradients live in the buckets, without a copy; Accelerate copies
                                              * unless told otherwise. Default 1 */
   accel_flag_t static_graph;                /* 1: the same parameters are used in every step. Default 0 */
   double bucket_cap_mb;                     /* Size of a bucket in MiB. In (0, inf). Default 25 */
-  accel_flag_t check_reduction;             /* Kept for the reference's sake; no effect. Default 0 */
+  accel_flag_t check_reduction;             /* Exists because Accelerate has it; no effect. Default 0 */
   accel_ddp_comm_hook_t comm_hook;          /* Default NO */
   accel_ddp_comm_hook_t comm_wrapper;       /* FP16 or BF16: gradients are rounded before comm_hook sees them.
                                              * Default NO */

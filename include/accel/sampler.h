@@ -13,7 +13,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_sampler_sequential(int64_t length, accel_sampler_t *ACCEL_OWNED *out);
 
 /** A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed + epoch), as
- * the reference's SeedableRandomSampler.
+ * Accelerate's SeedableRandomSampler.
  * @param length How many.
  * @param seed The data seed.
  * @param out The sampler.

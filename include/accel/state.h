@@ -19,7 +19,7 @@ typedef int32_t accel_precision_t;
 typedef int32_t accel_distributed_type_t;
 #define ACCEL_DISTRIBUTED_NO 0 /* one process */
 #define ACCEL_DISTRIBUTED_MULTI_CPU 1
-#define ACCEL_DISTRIBUTED_MULTI_GPU 2 /* CUDA, and accelerators for which the reference has no type */
+#define ACCEL_DISTRIBUTED_MULTI_GPU 2 /* CUDA, and accelerators for which Accelerate has no type */
 #define ACCEL_DISTRIBUTED_MULTI_NPU 3
 #define ACCEL_DISTRIBUTED_MULTI_MLU 4
 #define ACCEL_DISTRIBUTED_MULTI_SDAA 5
@@ -28,7 +28,7 @@ typedef int32_t accel_distributed_type_t;
 #define ACCEL_DISTRIBUTED_MULTI_HPU 8
 #define ACCEL_DISTRIBUTED_MULTI_NEURON 9
 #define ACCEL_DISTRIBUTED_XLA 12
-/* The reference's other names. No state of this version is of these types. */
+/* Accelerate's other names. No state of this version is of these types. */
 #define ACCEL_DISTRIBUTED_DEEPSPEED 10
 #define ACCEL_DISTRIBUTED_FSDP 11
 #define ACCEL_DISTRIBUTED_MEGATRON_LM 13
@@ -76,8 +76,8 @@ typedef struct accel_state_options {
                                              * Default 0 */
   accel_flag_t debug;                       /* 1: shapes of all ranks are compared before they communicate. Variable
                                              * ACCELERATE_DEBUG_MODE. Default 0 */
-  accel_flag_t true_divisor;                /* 1: a short last window is divided by its own length; 0, as in the
-                                             * reference: by gradient_accumulation_steps. Default 0 */
+  accel_flag_t true_divisor;                /* 1: a short last window is divided by its own length; 0, as in
+                                             * Accelerate: by gradient_accumulation_steps. Default 0 */
   accel_flag_t keep_output_dtype;           /* 1: outputs of prepared models stay in half precision; 0: they become
                                              * float32. Default 0 */
   int64_t timeout_ms;                       /* Milliseconds until the rendezvous and each collective must have ended.

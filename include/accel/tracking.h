@@ -46,7 +46,7 @@ typedef struct accel_tracking_options {
 } accel_tracking_options_t;
 
 /** Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running
- * end first. log_with knows the engine's trackers and those that were added; "wandb" and the reference's other trackers that
+ * end first. log_with knows the engine's trackers and those that were added; "wandb" and Accelerate's other trackers that
  * are packages of Python are left out, with a warning in the log, as is a tracker whose server cannot be reached.
  * @param state A state.
  * @param project_name The project. Characters that no file name may have become "_" in the folder's.

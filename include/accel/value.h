@@ -452,8 +452,8 @@ accel_concatenate(const accel_value_t *items, int64_t dim, accel_value_t *ACCEL_
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_slice_tensors(const accel_value_t *value, int64_t begin, int64_t end, accel_value_t *ACCEL_OWNED out);
 
-/** Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number. (The
- * reference adds another number of rows for many sizes.)
+/** Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number.
+ * (Accelerate adds another number of rows for many sizes.)
  * @param value Any.
  * @param num_processes By what the size is to be divided; at least 1.
  * @param dim Which size; negative numbers count from the last.

@@ -36,7 +36,7 @@ std::string with_home(const std::string& path) {
   return path.compare(0, 2, "~/") == 0 ? environment_text("HOME").value_or("~") + path.substr(1) : path;
 }
 
-// The reference asks for it, so that its files can be written.
+// Accelerate asks for it, so that its files can be written.
 constexpr const char* kRefused = " is not in this version, and accel launch refuses it";
 
 class ClusterQuestionnaire {

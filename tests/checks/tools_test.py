@@ -375,12 +375,12 @@ class Promises(ToolTest):
         return run(CHECKS / "promises_test.py", self.folder, self.folder)
 
     def test_each_test_has_one_row(self):
-        loaders, peer = "| loaders | `engine` | `engine/*_combinations` |", "| the reference | `engine/loader` | `peer` |"
+        loaders, peer = "| loaders | `engine` | `engine/*_combinations` |", "| Accelerate | `engine/loader` | `peer` |"
         self.assertEqual(self.check(loaders, peer).stdout, "each of 3 tests has its row\n")
         for rows, said in (
             ([loaders], "peer/peer is in no row; expected it in the third column of one"),
-            ([loaders, "| the reference | | `peer` |"], "the reference: expected a test of every run"),
-            ([loaders, "| the reference | `peer` | |"], "the reference: peer is no test of every run"),
+            ([loaders, "| Accelerate | | `peer` |"], "Accelerate: expected a test of every run"),
+            ([loaders, "| Accelerate | `peer` | |"], "Accelerate: peer is no test of every run"),
             ([loaders, peer, "| gone | `engine/sampler` | |"], "gone: engine/sampler is no test of every run"),
             ([loaders, peer, "| again | `engine` | |"], "engine is in 2 rows: loaders; again"),
         ):

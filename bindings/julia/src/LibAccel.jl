@@ -3328,7 +3328,7 @@ accel_slice_tensors(value, var"begin", var"end", out) =
 """
     accel_pad_input_tensors(value, num_processes, dim, out)
 
-Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number. (The reference adds another number of rows for many sizes.)
+Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number. (Accelerate adds another number of rows for many sizes.)
 
 - `value`: Any.
 - `num_processes`: By what the size is to be divided; at least 1.
@@ -4288,7 +4288,7 @@ accel_gather_uneven(state, value, out) =
 """
     accel_gather_for_metrics(state, value, out)
 
-Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches. Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the batch are truncated to as many first rows as the batch has, as in the reference.
+Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches. Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the batch are truncated to as many first rows as the batch has, as in Accelerate.
 
 - `state`: A state.
 - `value`: A tensor or a tree of tensors; other leaves are gathered as objects.
@@ -6643,7 +6643,7 @@ accel_module_children_bottom_up(var"module", out) =
 """
     accel_module_state_dict(module, out)
 
-Parameters and persistent buffers in the reference's naming; tied ones under each of their names.
+Parameters and persistent buffers in Accelerate's naming; tied ones under each of their names.
 
 - `module`: A module.
 - `out`: A map name -> tensor that shares memory with the module.
@@ -8543,7 +8543,7 @@ accel_sampler_sequential(length, out) =
 """
     accel_sampler_seedable_random(length, seed, out)
 
-A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed + epoch), as the reference's SeedableRandomSampler.
+A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed + epoch), as Accelerate's SeedableRandomSampler.
 
 - `length`: How many.
 - `seed`: The data seed.
@@ -11148,7 +11148,7 @@ accel_offload_state_dict(folder, state_dict) =
 
 Opens offloaded weights without copying them.
 
-- `folder`: `nothing`/`C_NULL` is allowed. With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
+- `folder`: `nothing`/`C_NULL` is allowed. A folder with an index.json of accel_offload_state_dict() or of Accelerate, whose entries may also name tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out`: A map name -> tensor: those of the state dict, which are the same, and those of files, which share the mapped file.
 
@@ -11281,7 +11281,7 @@ accel_weight_stream_release(stream) =
 """
     accel_save(value, metadata, path, options)
 
-Writes a value to a file: complete under its name, or not at all. Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
+Writes a value to a file: complete under its name, or not at all. Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as Accelerate's save_model writes it. Every rank that calls writes.
 
 - `value`: A map name -> tensor; with safe_serialization=0 numbers, texts, tensors, and lists, tuples and maps of them.
 - `metadata`: `nothing`/`C_NULL` is allowed. A map of strings, in safetensors only; NULL: none.
@@ -11481,7 +11481,7 @@ Loads a training state into the prepared objects, which must be the same. The nu
 - `folder`: `nothing`/`C_NULL` is allowed. What accel_save_state() wrote. NULL: the newest of automatic naming.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
-Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for the reference's files of single ranks, for models that the program splits, and in an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
+Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for Accelerate's files of single ranks, for models that the program splits, and in an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
 
 Threads: collective, waits.
 """
@@ -11494,7 +11494,7 @@ accel_load_state(state, folder, options) =
 Adds an object of the application to the training state. The main process writes it.
 
 - `state`: A state.
-- `name`: `nothing`/`C_NULL` is allowed. Of its file, `custom_<name>.bin`; unique. NULL: `custom_checkpoint_<number>.pkl`, as in the reference, with the numbers of those without names in the order of their registration.
+- `name`: `nothing`/`C_NULL` is allowed. Of its file, `custom_<name>.bin`; unique. NULL: `custom_checkpoint_<number>.pkl`, as in Accelerate, with the numbers of those without names in the order of their registration.
 - `save`: The functions; user_data and destroy belong to both.
 - `load`: The functions; user_data and destroy belong to both.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
@@ -11598,7 +11598,7 @@ accel_checkpoint_verify(folder, out) =
 The checkpoints below a folder.
 
 - `folder`: Of a project, its `checkpoints`, or any whose sub-folders are checkpoints.
-- `out`: A list of maps, by their numbers, then by name: \"path\", \"iteration\" INT or NONE, \"files\" and \"bytes\" INT, \"world_size\" INT or NONE, \"complete\" BOOL: whether it has a manifest, or the files of the reference.
+- `out`: A list of maps, by their numbers, then by name: \"path\", \"iteration\" INT or NONE, \"files\" and \"bytes\" INT, \"world_size\" INT or NONE, \"complete\" BOOL: whether it has a manifest, or the files of Accelerate.
 
 Returns: ACCEL_OK; NOT_FOUND for a folder that is not there.
 
@@ -11612,7 +11612,7 @@ accel_checkpoint_list(folder, out) =
 
 Lists the content of a checkpoint.
 
-- `folder`: What accel_save_state() or the reference wrote.
+- `folder`: A folder that accel_save_state() or Accelerate wrote.
 - `out`: A map: \"manifest\", a map of what `accel_manifest.json` says of the whole, or NONE; \"files\", a list of maps with \"name\" and \"bytes\", and of safetensors and compressed tensors \"tensors\": a list of maps with \"name\", \"dtype\" and \"shape\".
 
 Returns: ACCEL_OK; NOT_FOUND; CORRUPT.
@@ -11725,7 +11725,7 @@ accel_merge_weights(folder, destination, options) =
 """
     accel_init_trackers(state, project_name, config, init_kwargs, options)
 
-Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added; \"wandb\" and the reference's other trackers that are packages of Python are left out, with a warning in the log, as is a tracker whose server cannot be reached.
+Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added; \"wandb\" and Accelerate's other trackers that are packages of Python are left out, with a warning in the log, as is a tracker whose server cannot be reached.
 
 - `state`: A state.
 - `project_name`: The project. Characters that no file name may have become \"_\" in the folder's.
@@ -12687,10 +12687,10 @@ accel_options_from_json(var"type", json, options, size) =
 """
     accel_config_load(path, out)
 
-Reads a configuration, of the reference as well: names of older versions are converted, what is not written has its default.
+Reads a configuration of libaccel or Accelerate: names of older versions are converted, what is not written has its default.
 
 - `path`: `nothing`/`C_NULL` is allowed. YAML or JSON. NULL: the file of `accel config`, accelerate/default_config.yaml in HF_HOME.
-- `out`: A map with all fields of the reference's class; sections are maps in it.
+- `out`: A map with all fields of Accelerate's class; sections are maps in it.
 
 Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT that names the line, for a value, and all unknown names with the nearest ones that there are.
 
@@ -12702,7 +12702,7 @@ accel_config_load(path, out) =
 """
     accel_config_save(configuration, path)
 
-Writes a configuration that accel_config_load() can read, in the form of the reference: what is NONE and empty sections are left out. The file is replaced as a whole or stays as it was, and keeps its permissions.
+Writes a configuration that accel_config_load() can read, in Accelerate's form: what is NONE and empty sections are left out. The file is replaced as a whole or stays as it was, and keeps its permissions.
 
 - `configuration`: A map with the names that accel_config_load() gives.
 - `path`: JSON if it ends with \".json\", else YAML. Folders that are missing are made.

@@ -55,7 +55,7 @@ class accel_state_options_t:
     step_scheduler_with_optimizer: 1: a scheduler steps only when its optimizer did. Default 1
     split_batches: 1: a loader's batch is shared by the ranks instead of one each. Default 0
     debug: 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0
-    true_divisor: 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0
+    true_divisor: 1: a short last window is divided by its own length; 0, as in Accelerate: by gradient_accumulation_steps. Default 0
     keep_output_dtype: 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
     timeout_ms: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000
     process_index: The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
@@ -832,7 +832,7 @@ class accel_tensor_parallel_options_t:
 class accel_context_parallel_options_t:
     """How sequences are split over the ranks of the axis "context" of the mesh. These ranks get the same batches, and each keeps its positions of them: a scope of accel_context_parallel_begin() says which tensors have positions, and attention in it is of the whole sequence. Models of one state have the same options; what one leaves unset is as in another.
 
-    method: ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; the reference's words are "allgather" and "alltoall", which is RING. Variable PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER
+    method: ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; Accelerate's words are "allgather" and "alltoall", which is RING. Variable PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER
     load_balance: Default AUTO
     sequence_length: The positions of each sequence; 0: any number. In [0, inf). Default 0
     variable_length: 0: sequences of another length than sequence_length are an error. Default 1
@@ -910,10 +910,10 @@ class accel_ddp_options_t:
 
     broadcast_buffers: 1: rank 0's buffers are sent before each forward. Default 1
     find_unused_parameters: 1: parameters may be without a gradient. Default 0
-    gradient_as_bucket_view: 1: gradients live in the buckets, without a copy; the reference copies unless told otherwise. Default 1
+    gradient_as_bucket_view: 1: gradients live in the buckets, without a copy; Accelerate copies unless told otherwise. Default 1
     static_graph: 1: the same parameters are used in every step. Default 0
     bucket_cap_mb: Size of a bucket in MiB. In (0, inf). Default 25
-    check_reduction: Kept for the reference's sake; no effect. Default 0
+    check_reduction: Exists because Accelerate has it; no effect. Default 0
     comm_hook: Default NO
     comm_wrapper: FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO
     comm_state_option: The options of both PowerSGDs. Default: theirs

@@ -297,7 +297,7 @@ std::vector<at::Tensor> LossBackward::gradients_of_current() const {
 void LossBackward::set_loss_weight(double weight) {
   const state::AccumulationWindows& windows = current_ != nullptr ? current_->windows : state_.gradient_state()->own();
   const double former = windows.front()->weight;
-  // Otherwise the reference's weights apply, and accumulated gradients are not rescaled.
+  // Otherwise Accelerate's weights apply, and accumulated gradients are not rescaled.
   const bool exact = state_.gradient_state()->settings().true_divisor || windows.front()->items >= 0;
   if (exact && former != 0 && former != weight) {
     const at::NoGradGuard no_grad;

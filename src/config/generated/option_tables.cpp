@@ -254,7 +254,7 @@ constexpr OptionField kStateOptions[] = {
     {"step_scheduler_with_optimizer", "1: a scheduler steps only when its optimizer did. Default 1", OptionKind::kFlag, 4, 36, 49, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"split_batches", "1: a loader's batch is shared by the ranks instead of one each. Default 0", OptionKind::kFlag, 4, 40, 63, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"debug", "1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0", OptionKind::kFlag, 4, 44, 60, kNone, "ACCELERATE_DEBUG_MODE", "0", nullptr, nullptr, 0, false},
-    {"true_divisor", "1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0", OptionKind::kFlag, 4, 48, 108, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"true_divisor", "1: a short last window is divided by its own length; 0, as in Accelerate: by gradient_accumulation_steps. Default 0", OptionKind::kFlag, 4, 48, 105, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"keep_output_dtype", "1: outputs of prepared models stay in half precision; 0: they become float32. Default 0", OptionKind::kFlag, 4, 52, 77, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"timeout_ms", "Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000", OptionKind::kInteger, 8, 56, 70, {1, kInfinity, false, true}, "ACCEL_TIMEOUT_MS", nullptr, "1800000 on the CPU, where ranks wait for what the first one prepares, else 600000", nullptr, 0, false},
     {"process_index", "The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them", OptionKind::kInteger, 4, 64, 117, {0, kInfinity, false, true}, nullptr, nullptr, "RANK and its like, as torchrun, MPI and Slurm set them", nullptr, 0, false},
@@ -654,7 +654,7 @@ constexpr OptionField kTensorParallelOptions[] = {
 };
 
 constexpr OptionField kContextParallelOptions[] = {
-    {"method", "ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; the reference's words are \"allgather\" and \"alltoall\", which is RING. Variable PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER", OptionKind::kChoice, 4, 8, 167, kNone, "PARALLELISM_CONFIG_CP_COMM_STRATEGY", "all_gather", nullptr, kContextMethodChoices, std::size(kContextMethodChoices), false},
+    {"method", "ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; Accelerate's words are \"allgather\" and \"alltoall\", which is RING. Variable PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER", OptionKind::kChoice, 4, 8, 164, kNone, "PARALLELISM_CONFIG_CP_COMM_STRATEGY", "all_gather", nullptr, kContextMethodChoices, std::size(kContextMethodChoices), false},
     {"load_balance", "Default AUTO", OptionKind::kChoice, 4, 12, 0, kNone, nullptr, "auto", nullptr, kLoadBalanceChoices, std::size(kLoadBalanceChoices), false},
     {"sequence_length", "The positions of each sequence; 0: any number. In [0, inf). Default 0", OptionKind::kInteger, 8, 16, 46, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"variable_length", "0: sequences of another length than sequence_length are an error. Default 1", OptionKind::kFlag, 4, 24, 65, kNone, nullptr, "1", nullptr, nullptr, 0, false},
@@ -697,10 +697,10 @@ constexpr OptionField kPowerSgdOptions[] = {
 constexpr OptionField kDdpOptions[] = {
     {"broadcast_buffers", "1: rank 0's buffers are sent before each forward. Default 1", OptionKind::kFlag, 4, 8, 49, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"find_unused_parameters", "1: parameters may be without a gradient. Default 0", OptionKind::kFlag, 4, 12, 40, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"gradient_as_bucket_view", "1: gradients live in the buckets, without a copy; the reference copies unless told otherwise. Default 1", OptionKind::kFlag, 4, 16, 93, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"gradient_as_bucket_view", "1: gradients live in the buckets, without a copy; Accelerate copies unless told otherwise. Default 1", OptionKind::kFlag, 4, 16, 90, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"static_graph", "1: the same parameters are used in every step. Default 0", OptionKind::kFlag, 4, 20, 46, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"bucket_cap_mb", "Size of a bucket in MiB. In (0, inf). Default 25", OptionKind::kNumber, 8, 24, 24, {0, kInfinity, true, true}, nullptr, "25", nullptr, nullptr, 0, false},
-    {"check_reduction", "Kept for the reference's sake; no effect. Default 0", OptionKind::kFlag, 4, 32, 41, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"check_reduction", "Exists because Accelerate has it; no effect. Default 0", OptionKind::kFlag, 4, 32, 44, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"comm_hook", "Default NO", OptionKind::kChoice, 4, 36, 0, kNone, nullptr, "no", nullptr, kDdpCommHookChoices, std::size(kDdpCommHookChoices), false},
     {"comm_wrapper", "FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO", OptionKind::kChoice, 4, 40, 63, kNone, nullptr, "no", nullptr, kDdpCommHookChoices, std::size(kDdpCommHookChoices), false},
     {"reserved", "", OptionKind::kReserved, 4, 44, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},

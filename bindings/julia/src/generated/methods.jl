@@ -87,7 +87,7 @@ not change it.
 - `step_scheduler_with_optimizer`: 1: a scheduler steps only when its optimizer did. Default 1
 - `split_batches`: 1: a loader's batch is shared by the ranks instead of one each. Default 0
 - `debug`: 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0
-- `true_divisor`: 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0
+- `true_divisor`: 1: a short last window is divided by its own length; 0, as in Accelerate: by gradient_accumulation_steps. Default 0
 - `keep_output_dtype`: 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
 - `timeout_ms`: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000
 - `process_index`: The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
@@ -134,7 +134,7 @@ those of the job, whose accumulation settings become the new ones for both.
 - `step_scheduler_with_optimizer`: 1: a scheduler steps only when its optimizer did. Default 1
 - `split_batches`: 1: a loader's batch is shared by the ranks instead of one each. Default 0
 - `debug`: 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0
-- `true_divisor`: 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0
+- `true_divisor`: 1: a short last window is divided by its own length; 0, as in Accelerate: by gradient_accumulation_steps. Default 0
 - `keep_output_dtype`: 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
 - `timeout_ms`: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000
 - `process_index`: The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
@@ -634,8 +634,8 @@ slice_tensors(value, rows::AbstractUnitRange) =
 """
     pad_input_tensors(value, num_processes; dim = 1)
 
-Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number. (The
-reference adds another number of rows for many sizes.)
+Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number. (Accelerate
+adds another number of rows for many sizes.)
 
 - `value`: Any.
 - `num_processes`: By what the size is to be divided; at least 1.
@@ -2364,8 +2364,8 @@ SequentialSampler(length) =
 """
     RandomSampler(length; seed = 0)
 
-A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed + epoch), as the
-reference's SeedableRandomSampler.
+A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed + epoch), as
+Accelerate's SeedableRandomSampler.
 
 - `length`: How many.
 - `seed`: The data seed.
@@ -3011,7 +3011,7 @@ The checkpoints below a folder.
 
 - `folder`: Of a project, its `checkpoints`, or any whose sub-folders are checkpoints.
 
-Gives: A list of maps, by their numbers, then by name: \"path\", \"iteration\" INT or NONE, \"files\" and \"bytes\" INT, \"world_size\" INT or NONE, \"complete\" BOOL: whether it has a manifest, or the files of the reference.
+Gives: A list of maps, by their numbers, then by name: \"path\", \"iteration\" INT or NONE, \"files\" and \"bytes\" INT, \"world_size\" INT or NONE, \"complete\" BOOL: whether it has a manifest, or the files of Accelerate.
 """
 list_checkpoints(folder::AbstractString) =
     result(out -> LibAccel.accel_checkpoint_list(string(folder), out))
@@ -3021,7 +3021,7 @@ list_checkpoints(folder::AbstractString) =
 
 Lists the content of a checkpoint.
 
-- `folder`: What accel_save_state() or the reference wrote.
+- `folder`: A folder that accel_save_state() or Accelerate wrote.
 
 Gives: A map: \"manifest\", a map of what `accel_manifest.json` says of the whole, or NONE; \"files\", a list of maps with \"name\" and \"bytes\", and of safetensors and compressed tensors \"tensors\": a list of maps with \"name\", \"dtype\" and \"shape\".
 """
@@ -3486,7 +3486,7 @@ gather_uneven_async(state::State, value) =
 
 Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches. Where ranks have
 batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the
-batch are truncated to as many first rows as the batch has, as in the reference.
+batch are truncated to as many first rows as the batch has, as in Accelerate.
 
 - `value`: A tensor or a tree of tensors; other leaves are gathered as objects.
 
@@ -3500,7 +3500,7 @@ gather_for_metrics(state::State, value) =
 
 Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches. Where ranks have
 batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the
-batch are truncated to as many first rows as the batch has, as in the reference.
+batch are truncated to as many first rows as the batch has, as in Accelerate.
 
 - `value`: A tensor or a tree of tensors; other leaves are gathered as objects.
 
@@ -3755,7 +3755,7 @@ children_bottom_up(model::Model) =
 """
     state_dict(model)
 
-Parameters and persistent buffers in the reference's naming; tied ones under each of their names.
+Parameters and persistent buffers in Accelerate's naming; tied ones under each of their names.
 
 Gives: A map name -> tensor that shares memory with the module.
 """
@@ -4898,8 +4898,8 @@ load_fsdp_optimizer!(state::State, optimizer::Optimizer, folder; options...) =
     init_trackers(state, project_name, config, init_kwargs; options...)
 
 Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running end
-first. log_with knows the engine's trackers and those that were added; \"wandb\" and the reference's other trackers that
-are packages of Python are left out, with a warning in the log, as is a tracker whose server cannot be reached.
+first. log_with knows the engine's trackers and those that were added; \"wandb\" and Accelerate's other trackers that are
+packages of Python are left out, with a warning in the log, as is a tracker whose server cannot be reached.
 
 - `project_name`: The project. Characters that no file name may have become \"_\" in the folder's.
 - `config`: What the run was started with: a map, of any depth, which the trackers store; `nothing`: nothing.

@@ -12,7 +12,7 @@ from ..engine.torch_types import is_torch_model, with_torch
 from ..engine.values import to_engine
 from ..generated import methods
 from ..modules.argument_types import check_model, engine_module
-from ..parallel.split_sequences import require_full_attention as _refuse_recurrent_layers_under_sequence_parallelism  # noqa: F401, the reference's name
+from ..parallel.split_sequences import require_full_attention as _refuse_recurrent_layers_under_sequence_parallelism  # noqa: F401, Accelerate's name
 from ..tensors import dtypes
 from ..tensors.device import Device
 from . import device_maps

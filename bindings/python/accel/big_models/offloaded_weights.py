@@ -16,7 +16,7 @@ from .. import capi
 from ..engine.torch_types import torch_module
 from ..tensors import creation, dtypes
 from .module_tensors import find_shared_buffers, find_tied_parameters, retie_parameters, set_module_tensor_to_device
-from .weight_names import PrefixedDataset, with_first  # noqa: F401  (the reference has PrefixedDataset here)
+from .weight_names import PrefixedDataset, with_first  # noqa: F401  (Accelerate has PrefixedDataset here)
 
 _INDEX = "index.json"
 

@@ -126,7 +126,7 @@ def _is_castable(tensor):
 
 def _fitting(value, former, name, dtype):
     if value.shape != former.shape:
-        # Programs match these words, which are the reference's.
+        # Programs match these words, which are Accelerate's.
         raise ValueError(f'Trying to set a tensor of shape {value.shape} in "{name}" (which has shape {former.shape}), this looks incorrect.')
     if dtype is None:
         return value.to(former.dtype)

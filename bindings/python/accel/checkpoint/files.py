@@ -187,7 +187,7 @@ class RemovableHandle:
 
 
 def run_save_hook(hook, models, weights, folder):
-    """Calls hook(models, weights, folder) as the reference does: what the hook takes out of `weights` is not written, what it puts there is.
+    """Calls hook(models, weights, folder) as Accelerate does: what the hook takes out of `weights` is not written, what it puts there is.
     `weights` has an item for each of `models`, None for one that another hook took out."""
     places = [place for place, given in enumerate(weights) if given is not None]
     given = [of_torch(weights[place]) if is_torch_model(models[place]) else weights[place] for place in places]

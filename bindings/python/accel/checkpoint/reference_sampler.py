@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seed and epoch of the sampler that the reference pickles into `sampler.bin`, without running what the pickle names."""
+"""Seed and epoch of the sampler that Accelerate pickles into `sampler.bin`, without running what the pickle names."""
 
 import io
 import pickle

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of the reference that have no counterpart here yet. They can be imported; using one raises NotImplementedError that says what is missing."""
+"""Names of Accelerate that have no counterpart here yet. They can be imported; using one raises NotImplementedError that says what is missing."""
 
 from ..generated.names import INSTEAD, MISSING, MISSING_MODULES
 

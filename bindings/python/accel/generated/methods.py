@@ -241,7 +241,7 @@ class Module:
         capi.accel_module_remove_adapter(self.handle, str(name))
 
     def state_dict(self) -> dict:
-        """Parameters and persistent buffers in the reference's naming; tied ones under each of their names."""
+        """Parameters and persistent buffers in Accelerate's naming; tied ones under each of their names."""
         return capi.accel_module_state_dict(self.handle)
 
     @property

@@ -20,7 +20,7 @@ class SequentialSampler(Sampler):
 
 class SeedableRandomSampler(Sampler):
     """A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed +
-    epoch), as the reference's SeedableRandomSampler."""
+    epoch), as Accelerate's SeedableRandomSampler."""
 
     def __init__(self, data_source, data_seed=0):
         super().__init__(capi.accel_sampler_seedable_random(len(data_source), data_seed))

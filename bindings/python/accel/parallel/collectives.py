@@ -9,7 +9,7 @@ import itertools
 import warnings
 
 from .. import capi
-from ..generated.errors import CollectiveMismatchError as DistributedOperationException  # noqa: F401  (the reference's name)
+from ..generated.errors import CollectiveMismatchError as DistributedOperationException  # noqa: F401  (Accelerate's name)
 from ..engine.objects import from_this_host, packed, unpacked
 from ..engine.torch_types import is_torch_tensor
 from ..engine.values import like, map_leaves, of_kind, to_engine

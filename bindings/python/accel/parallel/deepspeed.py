@@ -48,7 +48,7 @@ class DeepSpeedPlugin(settings.DeepSpeedPlugin):
         else:
             self._read_config()
         self.deepspeed_config = self.hf_ds_config.config
-        self.deepspeed_config["steps_per_print"] = float("inf")  # as in the reference: nothing is printed
+        self.deepspeed_config["steps_per_print"] = float("inf")  # as in Accelerate: nothing is printed
         if self.zero3_init_flag is None:
             self.zero3_init_flag = str_to_bool(os.environ.get("ACCELERATE_DEEPSPEED_ZERO3_INIT", str(self.hf_ds_config.is_zero3()))) == 1
         if self.zero3_init_flag and not self.hf_ds_config.is_zero3():

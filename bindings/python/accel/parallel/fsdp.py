@@ -49,7 +49,7 @@ class FullyShardedDataParallelPlugin(settings.FullyShardedDataParallelPlugin):
     """How the ranks share out a model. None: from FSDP_*, else the default, which depends on the version. The kinds of values are those of
     torch.distributed.fsdp, or texts and numbers for them. Version 2: a number as reshard_after_forward is that of the ranks in a group, which keeps
     the parameters from forward to backward. param_init_fn(module) gives values to a module's own tensors on the device meta. The last fields are
-    those that accel_fsdp_options_t has beyond the reference."""
+    those that accel_fsdp_options_t has beyond Accelerate."""
 
     def __post_init__(self):
         read_variables(self, "fsdp_version")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inference with a model in stages, one on each rank: names of the reference's module `inference`.
+"""Inference with a model in stages, one on each rank: names of Accelerate's module `inference`.
 
 Chunks of a batch pass through the stages one behind the other, so that all ranks compute at once; the engine passes them on.
 """

@@ -19,6 +19,6 @@ class BaseEnum(str, enum.Enum, metaclass=EnumWithContains):
 
 
 class NamedEnum(BaseEnum):
-    """Whose members are shown with their class, as the reference's of the same names: DistributedType.NO."""
+    """Whose members are shown with their class, as Accelerate's of the same names: DistributedType.NO."""
 
     __str__ = enum.Enum.__str__

@@ -219,7 +219,7 @@ class Group:
 
 
 class _Share:
-    """A rank's share of something: what it holds, usable in `with` as the reference has it."""
+    """A rank's share of something: what it holds, usable in `with` as Accelerate has it."""
 
     def __init__(self, inputs, apply_padding):
         if hasattr(inputs, "select") and hasattr(inputs, "column_names"):  # a dataset of the package datasets

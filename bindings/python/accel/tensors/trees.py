@@ -56,7 +56,7 @@ def recursively_apply(func, data, *args, test_type=is_torch_tensor, error_on_oth
             return func(value, *args, **kwargs)
         if error_on_other_type:
             names = [getattr(function, "__name__", function) for function in (func, test_type)]
-            # Programs match these words, which are the reference's.
+            # Programs match these words, which are Accelerate's.
             raise TypeError(f"Unsupported types ({type(value)}) passed to `{names[0]}`. Only nested list/tuple/dicts of objects that are valid for "
                             f"`{names[1]}` should be passed.")
         return value
@@ -183,7 +183,7 @@ def pad_input_tensors(tensor, batch_size, num_processes, dim=0):
 
 
 def slice_tensors(data, tensor_slice, process_index=None, num_processes=None):
-    """Rows of each tensor. The last two arguments are the reference's, and not used."""
+    """Rows of each tensor. The last two arguments are Accelerate's, and not used."""
     if tensor_slice.step not in (None, 1):
         raise ValueError("slices of trees have no step")
     return map_leaves(data, is_torch_tensor, lambda tensor: tensor[tensor_slice])

@@ -50,7 +50,7 @@ _HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, In
 class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
     """What a training program holds. Settings that are not given come from the launcher (ACCELERATE_*), then from the defaults.
 
-    Of the engine, beyond the reference: true_divisor, keep_output_dtype, scheduler_steps_per_update, num_threads, cpu_kernels ("auto",
+    Of the engine, beyond Accelerate: true_divisor, keep_output_dtype, scheduler_steps_per_update, num_threads, cpu_kernels ("auto",
     "default", "onednn"), cpu_memory ("auto", "default", "cached"), cpu_memory_kept (bytes), torch_device ("cpu", "cuda:1"),
     device_plugins (libraries that register devices, joined by colons), cpu_affinity and fused_optimizers (False: optimizers of torch compute
     their updates themselves). fsdp_plugin and deepspeed_plugin, one
@@ -530,7 +530,7 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
         return None if self.deepspeed_plugin is None else self.deepspeed_plugin.type_of_whole_weights()
 
     def save_state(self, output_dir: Any = None, safe_serialization: bool = True, **settings: Any) -> Any:
-        """Writes everything that is prepared or registered; the folder appears complete or not at all. The folder. Beyond the reference:
+        """Writes everything that is prepared or registered; the folder appears complete or not at all. The folder. Beyond Accelerate:
         asynchronous, when_busy, compression_level, incremental, durable, device_copy_bytes, page_locked_bytes."""
         project, state = self._set_project()
         if not project.automatic_checkpoint_naming and output_dir is None:
@@ -544,7 +544,7 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
     def load_state(self, input_dir: Any = None, load_kwargs: "dict | None" = None, *, map_location: "str | None" = None,
                    **settings: Any) -> None:
         """Loads a state; without a folder the newest of automatic naming. Saves continue with the number after it. Of `load_kwargs`,
-        weights_only=False reads registered objects of any class, whose pickles can run any code. Of the engine, beyond the reference:
+        weights_only=False reads registered objects of any class, whose pickles can run any code. Of the engine, beyond Accelerate:
         allow_missing, verify."""
         checkpoint.check_map_location(map_location)
         for name in load_kwargs or {}:

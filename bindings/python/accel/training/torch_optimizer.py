@@ -137,7 +137,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
 
     @property
     def _is_overflow(self):
-        """The reference's own name of it, which programs that step the optimizer inside themselves set, for the schedulers."""
+        """Accelerate's own name of it, which programs that step the optimizer inside themselves set, for the schedulers."""
         return self.step_was_skipped
 
     @_is_overflow.setter

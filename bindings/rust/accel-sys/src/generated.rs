@@ -105,7 +105,7 @@ pub type accel_state_dict_type_t = i32;
 /// Where ZeRO keeps parameters or the states of optimizers.
 pub type accel_offload_device_t = i32;
 
-/// Which library of the reference a recipe stands for, whose defaults it has. @accelerate FP8BackendType
+/// The fp8 library of Accelerate whose defaults a recipe has. @accelerate FP8BackendType
 pub type accel_fp8_backend_t = i32;
 
 /// Where the scale of an operand comes from.
@@ -367,7 +367,7 @@ pub const ACCEL_DISTRIBUTED_NO: accel_distributed_type_t = 0;
 
 pub const ACCEL_DISTRIBUTED_MULTI_CPU: accel_distributed_type_t = 1;
 
-/// CUDA, and accelerators for which the reference has no type
+/// CUDA, and accelerators for which Accelerate has no type
 pub const ACCEL_DISTRIBUTED_MULTI_GPU: accel_distributed_type_t = 2;
 
 pub const ACCEL_DISTRIBUTED_MULTI_NPU: accel_distributed_type_t = 3;
@@ -1562,7 +1562,7 @@ pub struct accel_state_options_t {
     pub split_batches: accel_flag_t,
     /// 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0
     pub debug: accel_flag_t,
-    /// 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0
+    /// 1: a short last window is divided by its own length; 0, as in Accelerate: by gradient_accumulation_steps. Default 0
     pub true_divisor: accel_flag_t,
     /// 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
     pub keep_output_dtype: accel_flag_t,
@@ -3067,7 +3067,7 @@ impl Default for accel_tensor_parallel_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_context_parallel_options_t {
     pub struct_size: usize,
-    /// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; the reference's words are "allgather" and "alltoall", which is RING. Variable PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER
+    /// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; Accelerate's words are "allgather" and "alltoall", which is RING. Variable PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER
     pub method: accel_context_method_t,
     /// Default AUTO
     pub load_balance: accel_load_balance_t,
@@ -3226,13 +3226,13 @@ pub struct accel_ddp_options_t {
     pub broadcast_buffers: accel_flag_t,
     /// 1: parameters may be without a gradient. Default 0
     pub find_unused_parameters: accel_flag_t,
-    /// 1: gradients live in the buckets, without a copy; the reference copies unless told otherwise. Default 1
+    /// 1: gradients live in the buckets, without a copy; Accelerate copies unless told otherwise. Default 1
     pub gradient_as_bucket_view: accel_flag_t,
     /// 1: the same parameters are used in every step. Default 0
     pub static_graph: accel_flag_t,
     /// Size of a bucket in MiB. In (0, inf). Default 25
     pub bucket_cap_mb: f64,
-    /// Kept for the reference's sake; no effect. Default 0
+    /// Exists because Accelerate has it; no effect. Default 0
     pub check_reduction: accel_flag_t,
     /// Default NO
     pub comm_hook: accel_ddp_comm_hook_t,
@@ -5144,7 +5144,7 @@ functions! {
 
     /// Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number.
     ///
-    /// (The reference adds another number of rows for many sizes.)
+    /// (Accelerate adds another number of rows for many sizes.)
     ///
     /// * `value`: Any.
     /// * `num_processes`: By what the size is to be divided; at least 1.
@@ -5796,7 +5796,7 @@ functions! {
 
     /// Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches.
     ///
-    /// Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the batch are truncated to as many first rows as the batch has, as in the reference.
+    /// Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the batch are truncated to as many first rows as the batch has, as in Accelerate.
     ///
     /// * `state`: A state.
     /// * `value`: A tensor or a tree of tensors; other leaves are gathered as objects.
@@ -7490,7 +7490,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_module_children_bottom_up(module: *const accel_module_t, out: *mut accel_value_t) -> accel_status_t;
 
-    /// Parameters and persistent buffers in the reference's naming; tied ones under each of their names.
+    /// Parameters and persistent buffers in Accelerate's naming; tied ones under each of their names.
     ///
     /// * `module`: A module.
     /// * `out`: A map name -> tensor that shares memory with the module.
@@ -8892,7 +8892,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_sampler_sequential(length: i64, out: *mut *mut accel_sampler_t) -> accel_status_t;
 
-    /// A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed + epoch), as the reference's SeedableRandomSampler.
+    /// A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed + epoch), as Accelerate's SeedableRandomSampler.
     ///
     /// * `length`: How many.
     /// * `seed`: The data seed.
@@ -10826,7 +10826,7 @@ functions! {
 
     /// Opens offloaded weights without copying them.
     ///
-    /// * `folder`: NULL is allowed. With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
+    /// * `folder`: NULL is allowed. A folder with an index.json of accel_offload_state_dict() or of Accelerate, whose entries may also name tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out`: A map name -> tensor: those of the state dict, which are the same, and those of files, which share the mapped file.
     ///
@@ -10926,7 +10926,7 @@ functions! {
 
     /// Writes a value to a file: complete under its name, or not at all.
     ///
-    /// Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
+    /// Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as Accelerate's save_model writes it. Every rank that calls writes.
     ///
     /// * `value`: A map name -> tensor; with safe_serialization=0 numbers, texts, tensors, and lists, tuples and maps of them.
     /// * `metadata`: NULL is allowed. A map of strings, in safetensors only; NULL: none.
@@ -11078,7 +11078,7 @@ functions! {
     /// * `folder`: NULL is allowed. What accel_save_state() wrote. NULL: the newest of automatic naming.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for the reference's files of single ranks, for models that the program splits, and in an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
+    /// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for Accelerate's files of single ranks, for models that the program splits, and in an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_load_state(state: *mut accel_state_t, folder: *const c_char, options: *const accel_load_state_options_t) -> accel_status_t;
@@ -11088,7 +11088,7 @@ functions! {
     /// The main process writes it.
     ///
     /// * `state`: A state.
-    /// * `name`: NULL is allowed. Of its file, `custom_\<name>.bin`; unique. NULL: `custom_checkpoint_\<number>.pkl`, as in the reference, with the numbers of those without names in the order of their registration.
+    /// * `name`: NULL is allowed. Of its file, `custom_\<name>.bin`; unique. NULL: `custom_checkpoint_\<number>.pkl`, as in Accelerate, with the numbers of those without names in the order of their registration.
     /// * `save`: The functions; user_data and destroy belong to both.
     /// * `load`: The functions; user_data and destroy belong to both.
     /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
@@ -11164,7 +11164,7 @@ functions! {
     /// The checkpoints below a folder.
     ///
     /// * `folder`: Of a project, its `checkpoints`, or any whose sub-folders are checkpoints.
-    /// * `out`: A list of maps, by their numbers, then by name: "path", "iteration" INT or NONE, "files" and "bytes" INT, "world_size" INT or NONE, "complete" BOOL: whether it has a manifest, or the files of the reference.
+    /// * `out`: A list of maps, by their numbers, then by name: "path", "iteration" INT or NONE, "files" and "bytes" INT, "world_size" INT or NONE, "complete" BOOL: whether it has a manifest, or the files of Accelerate.
     ///
     /// Returns: ACCEL_OK; NOT_FOUND for a folder that is not there.
     ///
@@ -11173,7 +11173,7 @@ functions! {
 
     /// Lists the content of a checkpoint.
     ///
-    /// * `folder`: What accel_save_state() or the reference wrote.
+    /// * `folder`: A folder that accel_save_state() or Accelerate wrote.
     /// * `out`: A map: "manifest", a map of what `accel_manifest.json` says of the whole, or NONE; "files", a list of maps with "name" and "bytes", and of safetensors and compressed tensors "tensors": a list of maps with "name", "dtype" and "shape".
     ///
     /// Returns: ACCEL_OK; NOT_FOUND; CORRUPT.
@@ -11259,7 +11259,7 @@ functions! {
 
     /// Starts the trackers of a run, on the main process; on other ranks those that ask for it.
     ///
-    /// Trackers that were running end first. log_with knows the engine's trackers and those that were added; "wandb" and the reference's other trackers that are packages of Python are left out, with a warning in the log, as is a tracker whose server cannot be reached.
+    /// Trackers that were running end first. log_with knows the engine's trackers and those that were added; "wandb" and Accelerate's other trackers that are packages of Python are left out, with a warning in the log, as is a tracker whose server cannot be reached.
     ///
     /// * `state`: A state.
     /// * `project_name`: The project. Characters that no file name may have become "_" in the folder's.
@@ -11947,17 +11947,17 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_options_from_json(r#type: *const c_char, json: *const c_char, options: *mut c_void, size: usize) -> accel_status_t;
 
-    /// Reads a configuration, of the reference as well: names of older versions are converted, what is not written has its default.
+    /// Reads a configuration of libaccel or Accelerate: names of older versions are converted, what is not written has its default.
     ///
     /// * `path`: NULL is allowed. YAML or JSON. NULL: the file of `accel config`, accelerate/default_config.yaml in HF_HOME.
-    /// * `out`: A map with all fields of the reference's class; sections are maps in it.
+    /// * `out`: A map with all fields of Accelerate's class; sections are maps in it.
     ///
     /// Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT that names the line, for a value, and all unknown names with the nearest ones that there are.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_config_load(path: *const c_char, out: *mut accel_value_t) -> accel_status_t;
 
-    /// Writes a configuration that accel_config_load() can read, in the form of the reference: what is NONE and empty sections are left out.
+    /// Writes a configuration that accel_config_load() can read, in Accelerate's form: what is NONE and empty sections are left out.
     ///
     /// The file is replaced as a whole or stays as it was, and keeps its permissions.
     ///

@@ -107,8 +107,8 @@ crate::configuration::builder! {
 }
 
 impl ContextParallelOptions {
-    /// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; the
-    /// reference's words are "allgather" and "alltoall", which is RING. Variable
+    /// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise;
+    /// Accelerate's words are "allgather" and "alltoall", which is RING. Variable
     /// PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default `ContextMethod::AllGather`.
     pub fn method(mut self, method: ContextMethod) -> Self {
         self.0.method = method.into();
@@ -368,7 +368,7 @@ impl DdpOptions {
         self
     }
 
-    /// Gradients live in the buckets, without a copy; the reference copies unless told otherwise. Default true.
+    /// Gradients live in the buckets, without a copy; Accelerate copies unless told otherwise. Default true.
     pub fn gradient_as_bucket_view(mut self, gradient_as_bucket_view: bool) -> Self {
         self.0.gradient_as_bucket_view = gradient_as_bucket_view.into();
         self
@@ -386,7 +386,7 @@ impl DdpOptions {
         self
     }
 
-    /// Kept for the reference's sake; no effect. Default false.
+    /// Exists because Accelerate has it; no effect. Default false.
     pub fn check_reduction(mut self, check_reduction: bool) -> Self {
         self.0.check_reduction = check_reduction.into();
         self

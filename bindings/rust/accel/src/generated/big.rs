@@ -483,8 +483,9 @@ pub fn offload_state_dict(folder: impl AsRef<Path>, state_dict: &Value) -> Resul
 
 /// Opens offloaded weights without copying them.
 ///
-/// * `folder`: With an index.json of [`offload_state_dict`](crate::offload_state_dict) or of the reference, whose entries may also
-///   name tensors in safetensors files. `None` where the options have a state dict, or an index of such files.
+/// * `folder`: A folder with an index.json of [`offload_state_dict`](crate::offload_state_dict) or of Accelerate, whose entries may
+///   also name tensors in safetensors files. `None` where the options have a state dict, or an index of such
+///   files.
 /// * `options`: `None`: defaults.
 ///
 /// Gives: A map name -> tensor: those of the state dict, which are the same, and those of files, which share

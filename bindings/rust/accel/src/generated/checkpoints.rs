@@ -3,7 +3,7 @@
 use super::*;
 
 /// Writes a value to a file: complete under its name, or not at all. Tensors that are one and the same are
-/// written once: the metadata of safetensors then says {other name: first name}, as the reference's save_model
+/// written once: the metadata of safetensors then says {other name: first name}, as Accelerate's save_model
 /// writes it. Every rank that calls writes.
 ///
 /// * `value`: A map name -> tensor; with safe_serialization=0 numbers, texts, tensors, and lists, tuples and
@@ -99,7 +99,7 @@ pub fn checkpoint_verify(folder: impl AsRef<Path>) -> Result<Value> {
 /// * `folder`: Of a project, its `checkpoints`, or any whose sub-folders are checkpoints.
 ///
 /// Gives: A list of maps, by their numbers, then by name: "path", "iteration" INT or NONE, "files" and "bytes"
-/// INT, "world_size" INT or NONE, "complete" BOOL: whether it has a manifest, or the files of the reference.
+/// INT, "world_size" INT or NONE, "complete" BOOL: whether it has a manifest, or the files of Accelerate.
 ///
 /// # Errors
 /// NotFound.
@@ -111,7 +111,7 @@ pub fn checkpoint_list(folder: impl AsRef<Path>) -> Result<Value> {
 
 /// Lists the content of a checkpoint.
 ///
-/// * `folder`: What [`State::save_state`](crate::State::save_state) or the reference wrote.
+/// * `folder`: A folder that [`State::save_state`](crate::State::save_state) or Accelerate wrote.
 ///
 /// Gives: A map: "manifest", a map of what `accel_manifest.json` says of the whole, or NONE; "files", a list of
 /// maps with "name" and "bytes", and of safetensors and compressed tensors "tensors": a list of maps with

@@ -23,7 +23,7 @@ constants! {
         No = ACCEL_DISTRIBUTED_NO,
         /// `ACCEL_DISTRIBUTED_MULTI_CPU`.
         MultiCpu = ACCEL_DISTRIBUTED_MULTI_CPU,
-        /// CUDA, and accelerators for which the reference has no type.
+        /// CUDA, and accelerators for which Accelerate has no type.
         MultiGpu = ACCEL_DISTRIBUTED_MULTI_GPU,
         /// `ACCEL_DISTRIBUTED_MULTI_NPU`.
         MultiNpu = ACCEL_DISTRIBUTED_MULTI_NPU,
@@ -425,7 +425,7 @@ constants! {
 }
 
 constants! {
-    /// Which library of the reference a recipe stands for, whose defaults it has. @accelerate FP8BackendType.
+    /// The fp8 library of Accelerate whose defaults a recipe has. @accelerate FP8BackendType.
     Fp8Backend {
         /// Torchao: scaling CURRENT; the first and the last linear layer are left out.
         Ao = ACCEL_FP8_BACKEND_AO,

@@ -36,7 +36,7 @@ impl State {
 
     /// Gathers results as [`State::gather`](crate::State::gather) does, and leaves out what the loader repeated to fill batches. Where ranks
     /// have batches of different sizes they are joined as by [`State::gather_uneven`](crate::State::gather_uneven). Tensors without one row for
-    /// each row of the batch are truncated to as many first rows as the batch has, as in the reference.
+    /// each row of the batch are truncated to as many first rows as the batch has, as in Accelerate.
     ///
     /// * `value`: A tensor or a tree of tensors; other leaves are gathered as objects.
     ///

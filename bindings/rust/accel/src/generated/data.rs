@@ -301,7 +301,7 @@ impl Sampler {
     }
 
     /// A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed +
-    /// epoch), as the reference's SeedableRandomSampler.
+    /// epoch), as Accelerate's SeedableRandomSampler.
     ///
     /// * `length`: How many.
     /// * `seed`: The data seed.

@@ -330,7 +330,7 @@ impl Model {
         made(|out| unsafe { sys::accel_module_tensor(self.as_raw(), path.as_ptr(), out) })
     }
 
-    /// Parameters and persistent buffers in the reference's naming; tied ones under each of their names.
+    /// Parameters and persistent buffers in Accelerate's naming; tied ones under each of their names.
     ///
     /// Gives: A map name -> tensor that shares memory with the module.
     #[inline]

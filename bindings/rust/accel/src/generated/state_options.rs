@@ -102,7 +102,7 @@ impl StateOptions {
         self
     }
 
-    /// A short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps.
+    /// A short last window is divided by its own length; 0, as in Accelerate: by gradient_accumulation_steps.
     /// Default false.
     pub fn true_divisor(mut self, true_divisor: bool) -> Self {
         self.0.true_divisor = true_divisor.into();

@@ -4,9 +4,9 @@ use super::*;
 
 impl State {
     /// Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were
-    /// running end first. log_with knows the engine's trackers and those that were added; "wandb" and the
-    /// reference's other trackers that are packages of Python are left out, with a warning in the log, as is a
-    /// tracker whose server cannot be reached.
+    /// running end first. log_with knows the engine's trackers and those that were added; "wandb" and Accelerate's
+    /// other trackers that are packages of Python are left out, with a warning in the log, as is a tracker whose
+    /// server cannot be reached.
     ///
     /// * `project_name`: The project. Characters that no file name may have become "_" in the folder's.
     /// * `config`: What the run was started with: a map, of any depth, which the trackers store; `None`: nothing.

@@ -239,7 +239,7 @@ impl Value {
     }
 
     /// Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number.
-    /// (The reference adds another number of rows for many sizes.).
+    /// (Accelerate adds another number of rows for many sizes.).
     ///
     /// * `num_processes`: By what the size is to be divided; at least 1.
     /// * `dim`: Which size; negative numbers count from the last.
