@@ -480,7 +480,7 @@ struct LambOptions : accel_lamb_options_t {
   LambOptions() : accel_lamb_options_t(ACCEL_LAMB_OPTIONS_INIT) {}
 };
 
-// Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and defaults of
+// Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are stored; names and defaults of
 // torch.optim.
 struct AdafactorOptions : accel_adafactor_options_t {
   AdafactorOptions() : accel_adafactor_options_t(ACCEL_ADAFACTOR_OPTIONS_INIT) {}
@@ -715,7 +715,7 @@ struct DeviceMapOptions : accel_device_map_options_t {
   DeviceMapOptions() : accel_device_map_options_t(ACCEL_DEVICE_MAP_OPTIONS_INIT) {}
 };
 
-// How weights are loaded and kept.
+// How weights are loaded and stored.
 struct DispatchOptions : accel_dispatch_options_t {
   DispatchOptions() : accel_dispatch_options_t(ACCEL_DISPATCH_OPTIONS_INIT) {}
 };
@@ -1017,14 +1017,14 @@ class Tensor : public detail::Handle<accel_tensor_t, accel_tensor_retain, accel_
     return out != 0;
   }
 
-  // Whether gradients are kept.
+  // Whether gradients are saved in the tensor.
   bool requires_grad() const {
     std::int32_t out = 0;
     detail::check(accel_tensor_requires_grad(get(), &out));
     return out != 0;
   }
 
-  // Sets whether gradients are kept.
+  // Sets whether gradients are saved in the tensor.
   void set_requires_grad(bool requires_grad) { detail::check(accel_tensor_set_requires_grad(get(), requires_grad)); }
 
   // The gradient of a leaf.
@@ -1469,7 +1469,7 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
     detail::check(accel_module_load_adapter(get(), name.c_str(), folder.c_str()));
   }
 
-  // Tells what adapters a model has.
+  // The adapters of a model.
   Value adapters() const {
     Value out;
     detail::check(accel_module_adapters(get(), out.put()));
@@ -2028,7 +2028,7 @@ class GenerationBatch : public detail::Handle<accel_generation_batch_t, accel_ge
   // come.
   void cancel(std::int64_t id) { detail::check(accel_generation_batch_cancel(get(), id)); }
 
-  // Tells how much a batch has to do.
+  // The work that a batch has.
   Value info() const {
     Value out;
     detail::check(accel_generation_batch_info(get(), out.put()));
@@ -2115,7 +2115,7 @@ class Tokenizer : public detail::Handle<accel_tokenizer_t, accel_tokenizer_retai
   }
 };
 
-// Items by number, or one after another.
+// Map-style or iterable.
 class Dataset : public detail::Handle<accel_dataset_t, accel_dataset_retain, accel_dataset_release> {
  public:
   using Handle::Handle;
@@ -3154,12 +3154,12 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     detail::check(accel_synchronize_rng_states(get(), rng_types.c_str(), generator.get()));
   }
 
-  // Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the
+  // Lets go of all prepared objects, of the memory that is cached for the next large CPU tensors, and of what the
   // device's allocator keeps.
   void free_memory() { detail::check(accel_free_memory(get())); }
 
-  // Returns memory that is kept for later tensors to the system and to other programs: memory of large CPU tensors, of
-  // large results of a gather or a reduce, and of the device.
+  // Returns memory that is cached for later tensors to the system and to other programs: memory of large CPU tensors,
+  // of large results of a gather or a reduce, and of the device.
   void empty_cache() { detail::check(accel_empty_cache(get())); }
 
   // Loads weights into a model and dispatches it.

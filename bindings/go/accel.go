@@ -3607,7 +3607,7 @@ const ValueDtype int32 = 8
 
 const ValueDevice int32 = 9
 
-// ValueTuple: a list that other languages tell from one, Python for example
+// ValueTuple: a list that some languages, such as Python, distinguish from a list
 const ValueTuple int32 = 10
 
 const ValueBytes int32 = 11
@@ -3657,7 +3657,7 @@ const SchedulerStepsPerBatch SchedulerSteps = 0
 // SchedulerStepsPerUpdate: one step, whatever the number of ranks: schedules count updates
 const SchedulerStepsPerUpdate SchedulerSteps = 1
 
-// CPUKernelsAuto: what a short measurement finds faster for shape and processor; it is made once for \ each processor and version of LibTorch, and kept in the user's cache folder
+// CPUKernelsAuto: what a short measurement finds faster for shape and processor; it is made once for \ each processor and version of LibTorch, and saved in the user's cache folder
 const CPUKernelsAuto CPUKernels = 0
 
 // CPUKernelsDefault: LibTorch's
@@ -3672,7 +3672,7 @@ const CPUMemoryAuto CPUMemory = 0
 // CPUMemoryDefault: LibTorch's allocator
 const CPUMemoryDefault CPUMemory = 1
 
-// CPUMemoryCached: freed memory is kept for the next tensors: no faults of fresh pages
+// CPUMemoryCached: freed memory is cached for the next tensors: no faults of fresh pages
 const CPUMemoryCached CPUMemory = 2
 
 // ReduceSum: also what Accelerate calls "none"
@@ -3716,13 +3716,13 @@ const SentencePoolingLast SentencePooling = 3
 // SentencePoolingMax: the largest of each feature
 const SentencePoolingMax SentencePooling = 4
 
-// RecomputeNothing: all activations are kept
+// RecomputeNothing: all activations are saved
 const RecomputeNothing Recompute = 0
 
 // RecomputeAll: the whole forward of a module
 const RecomputeAll Recompute = 1
 
-// RecomputeKeepMatmuls: the same without matmuls, convolutions and attention on the CPU, whose results are kept
+// RecomputeKeepMatmuls: the same without matmuls, convolutions and attention on the CPU, whose results are #saved
 const RecomputeKeepMatmuls Recompute = 2
 
 // QuantizationKindInt8: int8 with a scale for each row
@@ -3772,7 +3772,7 @@ const LoraBiasLoraOnly LoraBias = 2
 // MuonAdjustOriginal: by sqrt(max(1, A / B))
 const MuonAdjustOriginal MuonAdjust = 0
 
-// MuonAdjustMatchRmsAdamw: by 0.2 sqrt(max(A, B)): rates that were found for AdamW can be kept
+// MuonAdjustMatchRmsAdamw: by 0.2 sqrt(max(A, B)): rates that were found for AdamW can be reused
 const MuonAdjustMatchRmsAdamw MuonAdjust = 1
 
 // UpdatePrecisionAsStored: states and result have the parameter's dtype, as in torch.optim
@@ -4279,7 +4279,7 @@ func (scheduler *Scheduler) Close() {
 	}
 }
 
-// Dataset: items by number, or one after another.
+// Dataset: map-style or iterable.
 type Dataset struct {
 	handle *C.accel_dataset_t
 	_      *byte
@@ -5011,7 +5011,7 @@ type StateOptions struct {
 	DevicePlugins string
 
 	// 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels
-	// DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable
+	// DEFAULT, cpu_memory CACHED with at most 64 MiB, and no files are written but those that calls name. Variable
 	// ACCEL_EMBEDDED. Default 0
 	Embedded *bool
 
@@ -5296,7 +5296,7 @@ type ActivationCheckpointingOptions struct {
 	// 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1
 	PreserveRNGState *bool
 
-	// 1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0
+	// 1: the inputs of a module on an accelerator are saved in the memory of the host. Default 0
 	Offload *bool
 
 	// 1: shapes, dtypes and devices are compared with the first forward. Default 1
@@ -5537,8 +5537,8 @@ type GenerationBatchOptions struct {
 	// The most sequences that get tokens in one step; others wait. In [1, 65536]. Default 16
 	MaxSequences *int64
 
-	// The most tokens whose keys and values are kept, of all sequences together; 0: as many as the sequences need.
-	// A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0
+	// The most tokens whose keys and values are cached, of all sequences together; 0: as many as the sequences
+	// need. A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0
 	MaxCachedTokens *int64
 
 	// The most tokens of prompts that one step computes: long prompts are computed in several steps, so that the
@@ -6115,8 +6115,8 @@ func (options *LambOptions) c(given *arguments) *C.accel_lamb_options_t {
 	return made
 }
 
-// AdafactorOptions: Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and
-// defaults of torch.optim.
+// AdafactorOptions: Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are stored; names
+// and defaults of torch.optim.
 type AdafactorOptions struct {
 	// In [0, inf). Default 1e-2
 	LR *float64
@@ -7141,7 +7141,7 @@ func (options *ExpertParallelOptions) c(given *arguments) *C.accel_expert_parall
 // process. Where the axis has one rank, the model is one stage, and only micro_batches counts.
 type PipelineOptions struct {
 	// The order of the work: "gpipe", all forwards, then all backwards; "1f1b", a backward as soon as it can be,
-	// so that fewer activations are kept (Narayanan et al., "PipeDream", 2019); "interleaved", 1f1b with several
+	// so that fewer activations are stored (Narayanan et al., "PipeDream", 2019); "interleaved", 1f1b with several
 	// stages a rank, which shortens the time that ranks wait; "zero_bubble" and "zero_bubble_v", which compute
 	// gradients of weights in that time (Qi et al., 2023); "auto", the fastest of these by the costs of the
 	// stages. Default "1f1b"
@@ -7165,7 +7165,7 @@ type PipelineOptions struct {
 	// 1: in evaluation all ranks along the axis get the output, instead of the one with the last stage. Default 0
 	GatherOutput *bool
 
-	// 1: a warning tells of a stage that costs more than 1.3 times the mean. Default 1
+	// 1: a warning names a stage that costs more than 1.3 times the mean. Default 1
 	CheckBalance *bool
 
 	// The dtype in which floating values of larger ones, and their gradients, pass between ranks: "bfloat16",
@@ -7289,7 +7289,7 @@ type DDPOptions struct {
 	// 1: parameters may be without a gradient. Default 0
 	FindUnusedParameters *bool
 
-	// 1: gradients live in the buckets, without a copy; Accelerate copies unless told otherwise. Default 1
+	// 1: gradients live in the buckets, without a copy; Accelerate copies by default. Default 1
 	GradientAsBucketView *bool
 
 	// 1: the same parameters are used in every step. Default 0
@@ -7434,8 +7434,8 @@ type FsdpOptions struct {
 	// and gradients. Default: none
 	OffloadFolder string
 
-	// Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number,
-	// instead of by all of them; 0: by all. In [0, inf). Default 0
+	// Between forward and backward parameters are sharded over groups of this many ranks, a divisor of their
+	// number, instead of by all of them; 0: by all. In [0, inf). Default 0
 	ReshardGroupSize *int64
 
 	// Names of classes with commas between them: with SIZE_BASED_WRAP each of their modules is one group with all
@@ -7769,8 +7769,8 @@ type EstimateMemoryOptions struct {
 	// Micro-batches for each step of the optimizer. In [1, inf). Default 1
 	GradientAccumulationSteps *int64
 
-	// The bytes that the forward of a micro-batch keeps for its backward on one rank, beside those that batch_size
-	// tells. In [0, inf). Default 0
+	// The bytes that the forward of a micro-batch keeps for its backward on one rank, beside the bytes that follow
+	// from batch_size. In [0, inf). Default 0
 	ActivationBytes *int64
 
 	// The options with which the model will be prepared. Default: theirs
@@ -7999,7 +7999,7 @@ type Fp8Options struct {
 	// Regular expression of the whole names of modules that are left out. Default: none
 	SkipNames string
 
-	// 1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; 0: as
+	// 1: what norms, GELU, SiLU, gates, dropout and attention save for the backward is saved in 8 bits, too; 0: as
 	// it is. Default 1
 	CompressActivations *bool
 }
@@ -8115,7 +8115,7 @@ type CaptureOptions struct {
 	// Ordinary steps before the first recording: they make the states of optimizers. In [1, inf). Default 3
 	WarmupSteps *int64
 
-	// The most recordings that are kept, one for each combination of shapes, dtypes and numbers of the inputs;
+	// The most recordings that are cached, one for each combination of shapes, dtypes and numbers of the inputs;
 	// each keeps the memory of a step. In [1, inf). Default 1
 	MaxCaptures *int64
 
@@ -8298,7 +8298,7 @@ func (options *DeviceMapOptions) c(given *arguments) *C.accel_device_map_options
 	return made
 }
 
-// DispatchOptions: How weights are loaded and kept.
+// DispatchOptions: How weights are loaded and stored.
 type DispatchOptions struct {
 	// The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
 	Dtype *Dtype
@@ -8499,8 +8499,8 @@ type ProjectOptions struct {
 	// The folder of the project's logs. Default: as project_dir
 	LoggingDir string
 
-	// Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In
-	// [1, inf). Default: all are kept
+	// Most checkpoints of automatic naming that are retained; the oldest are removed when a new one is complete.
+	// In [1, inf). Default: all are retained
 	TotalLimit *int64
 
 	// The number of the next checkpoint. In [0, inf). Default 0
@@ -9010,7 +9010,7 @@ type LaunchOptions struct {
 	TimeoutMs *int64
 
 	// A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the
-	// output of this process, and of the others the last lines are kept for the message of a failure
+	// output of this process, and of the others the last lines are saved for the message of a failure
 	LogDir string
 
 	// The text before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and
@@ -9227,8 +9227,8 @@ func goGenerated(tokens *C.accel_tensor_t, outGoesOn *C.accel_value_t, userData 
 //   - states: A map from each state's name to a tensor like the parameter, of zeros before its first update. Borrowed
 //     for the call.
 //   - step: Updates of this parameter, this one included.
-//   - lr: Of its group.
-//   - weightDecay: Of its group.
+//   - lr: The learning rate of its group.
+//   - weightDecay: The learning rate of its group.
 //
 // Returns: ACCEL_OK; an error ends the step: parameters before this one are updated, those behind it are not.
 type UpdateFunc func(parameter *Tensor, gradient *Tensor, states any, step int64, lr float64, weightDecay float64) error
@@ -9254,7 +9254,7 @@ func goOptimizerStep(userData C.uintptr_t) C.accel_status_t {
 
 // OptimizerZeroGradFunc: Clears the gradients of an optimizer of the application.
 //
-//   - setToNone: As in accel_optimizer_zero_grad().
+//   - setToNone: Same as accel_optimizer_zero_grad().
 //
 // Returns: ACCEL_OK or an error.
 type OptimizerZeroGradFunc func(setToNone int32) error
@@ -9326,7 +9326,7 @@ func goLRGroupLambda(step C.int64_t, group C.int64_t, userData C.uintptr_t) (res
 // SchedulerStepFunc: One step of a scheduler of the application. Steps behind the end of a schedule that has one are
 // to be ignored.
 //
-//   - metric: What was measured; ACCEL_UNSET_DOUBLE for a step without.
+//   - metric: The metric that was measured; ACCEL_UNSET_DOUBLE for a step without.
 //
 // Returns: ACCEL_OK or an error.
 type SchedulerStepFunc func(metric float64) error
@@ -9405,7 +9405,7 @@ func goDatasetItems(indices *C.int64_t, nIndices C.size_t, outItems *C.accel_val
 	}))
 }
 
-// DatasetEpochFunc: Hears that a loader begins an epoch, before it asks for the length and for items of it.
+// DatasetEpochFunc: Called when a loader begins an epoch, before it asks for the length and for items of it.
 //
 //   - epoch: From 0.
 //
@@ -9444,7 +9444,7 @@ func goStreamBegin(epoch C.int64_t, shard C.int64_t, numReaders C.int64_t, userD
 
 // StreamNextFunc: Makes the next item.
 //
-//   - reader: As accel_stream_begin_fn chose it.
+//   - reader: The reader that accel_stream_begin_fn chose.
 //
 // Returns: ACCEL_OK; ACCEL_ITER_END when there are no more; or an error, which is returned unchanged.
 type StreamNextFunc func(reader int64) (any, error)
@@ -9462,7 +9462,7 @@ func goStreamNext(reader C.int64_t, outItem *C.accel_value_t, userData C.uintptr
 
 // StreamSkipFunc: Leaves out items, which resuming needs.
 //
-//   - reader: As accel_stream_begin_fn chose it.
+//   - reader: The reader that accel_stream_begin_fn chose.
 //   - count_: How many.
 //
 // Returns: How many were left out, fewer than `count` only at the end; or a negative status.
@@ -9482,7 +9482,7 @@ func goStreamSkip(reader C.int64_t, count_ C.int64_t, userData C.uintptr_t) (res
 
 // StreamEndFunc: Ends to read: the number may be used again.
 //
-//   - reader: As accel_stream_begin_fn chose it.
+//   - reader: The reader that accel_stream_begin_fn chose.
 type StreamEndFunc func(reader int64)
 
 //export goStreamEnd
@@ -9567,7 +9567,7 @@ func goSlice(rows *C.accel_value_t, begin C.int64_t, end C.int64_t, processIndex
 
 // PipelineLossFunc: Computes the loss of a micro-batch from the output of the last stage.
 //
-//   - returned: What the last stage returned.
+//   - returned: The output of the last stage.
 //   - targets: The rows of the targets that belong to it; NONE without targets.
 //
 // Returns: ACCEL_OK; an error ends the step on all ranks.
@@ -9653,7 +9653,7 @@ func goBatchSize(batchSize C.int64_t, userData C.uintptr_t) C.accel_status_t {
 	}))
 }
 
-// ReduceBatchSizeFunc: Hears of each size that did not fit, and chooses the next one.
+// ReduceBatchSizeFunc: Called for each size that did not fit; chooses the next one.
 //
 //   - batchSize: The size that did not fit; with several ranks the smallest of theirs.
 //   - nextBatchSize: The default of the next size: 0.9 of it.
@@ -9700,7 +9700,7 @@ func goCheckpointHook(models *C.accel_value_t, folder *C.char, outModels *C.acce
 // TrackerFunc: A tracker of the program.
 //
 //   - event: ACCEL_TRACKER_*. Events that it does not know it ignores: others may come.
-//   - content: What the event says.
+//   - content: The content of the event.
 //   - step: ACCEL_NO_STEP: none.
 //
 // Returns: ACCEL_OK or an error.
@@ -9857,7 +9857,7 @@ func IsAvailable(feature string) bool {
 // UnavailableReason is accel_unavailable_reason. Why a part is not there, or a type of devices cannot be used: "this
 // LibTorch was built without XPU", "the plugin of npu is not loaded: ...".
 //
-//   - feature: As for accel_is_available().
+//   - feature: Same as accel_is_available().
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones.
 func UnavailableReason(feature string) (out string, err error) {
@@ -10030,7 +10030,7 @@ func RecentErrors(after int64) (out any, err error) {
 //
 //   - value: Any.
 //   - errorOnOtherType: 1: a leaf that is not a tensor is a TYPE_MISMATCH.
-//   - function: What is applied.
+//   - function: The function that is applied.
 //
 // Returns: ACCEL_OK, or the error of the function.
 func RecursivelyApply(value any, errorOnOtherType bool, function TensorFunc) (out any, err error) {
@@ -10098,8 +10098,8 @@ func Concatenate(items any, dim int64) (out any, err error) {
 // SliceTensors is accel_slice_tensors. Rows [begin, end) of each tensor.
 //
 //   - value: Any.
-//   - begin: As in Python: negative numbers count from the end, too large ones are cut.
-//   - end: As in Python: negative numbers count from the end, too large ones are cut.
+//   - begin: Same as in Python: negative numbers count from the end, too large ones are cut.
+//   - end: Same as in Python: negative numbers count from the end, too large ones are cut.
 //
 // Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that does not fit; TORCH.
 func SliceTensors(value any, begin int64, end int64) (out any, err error) {
@@ -10261,7 +10261,7 @@ func GetShape(value any) (out any, err error) {
 
 // GetDataStructure is accel_get_data_structure. Describes a tree: each tensor becomes one of the same shape and dtype
 // on the device "meta", which has no memory. accel_initialize_tensors() makes a like tree from it, so that rank 0 can
-// tell others what they are to receive.
+// describe to others what they are to receive.
 //
 //   - value: A tensor or a tree of tensors.
 //
@@ -10286,7 +10286,7 @@ func GetDataStructure(value any) (out any, err error) {
 // InitializeTensors is accel_initialize_tensors. A tree of new tensors on the CPU, whose elements are not
 // initialised.
 //
-//   - structure: What accel_get_data_structure() returned, or any tree of tensors.
+//   - structure: A tree of accel_get_data_structure(), or any tree of tensors.
 //
 // Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; OUT_OF_MEMORY.
 func InitializeTensors(structure any) (out any, err error) {
@@ -10441,7 +10441,7 @@ func DeviceMemory(device Device) (out any, err error) {
 //
 //   - device: The device.
 //
-// Returns: As accel_device_memory().
+// Returns: Same as accel_device_memory().
 func DeviceResetPeakMemory(device Device) error {
 	cDevice := device.c()
 	var failure C.go_failure
@@ -11106,7 +11106,7 @@ func (state *State) Gather(value any) (out any, err error) {
 //   - state: A state.
 //   - value: A tensor or a tree of tensors.
 //
-// Returns: As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.
+// Returns: Same as accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.
 func (state *State) GatherUneven(value any) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -11133,7 +11133,7 @@ func (state *State) GatherUneven(value any) (out any, err error) {
 //   - state: A state.
 //   - value: A tensor or a tree of tensors; other leaves are gathered as objects.
 //
-// Returns: As accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.
+// Returns: Same as accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.
 func (state *State) GatherForMetrics(value any) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -11159,7 +11159,7 @@ func (state *State) GatherForMetrics(value any) (out any, err error) {
 //   - state: A state.
 //   - items: This rank's list; tensors in it may have any sizes.
 //
-// Returns: As accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as
+// Returns: Same as accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as
 // accel_gather_for_metrics().
 func (state *State) GatherObjectForMetrics(items any) (out any, err error) {
 	var given arguments
@@ -11212,7 +11212,7 @@ func (state *State) GatherObject(object any) (out any, err error) {
 //   - reduction: ACCEL_REDUCE_*; the mean of integers is truncated.
 //   - scale: A factor for the result; 1 for none. Integers are truncated.
 //
-// Returns: As accel_gather(); TYPE_MISMATCH for a reduction or a scale that the dtype does not have.
+// Returns: Same as accel_gather(); TYPE_MISMATCH for a reduction or a scale that the dtype does not have.
 func (state *State) Reduce(value any, reduction Reduction, scale float64) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -11237,7 +11237,7 @@ func (state *State) Reduce(value any, reduction Reduction, scale float64) (out a
 //   - value: A tensor or a tree of tensors, changed in place.
 //   - fromProcess: The source rank.
 //
-// Returns: As accel_gather().
+// Returns: Same as accel_gather().
 func (state *State) Broadcast(value any, fromProcess int32) error {
 	var given arguments
 	defer given.end()
@@ -11303,10 +11303,10 @@ func (state *State) BroadcastObjectList(objects any, fromProcess int32) (out any
 //   - state: A state.
 //   - value: A tensor or a tree of tensors, with equally many dimensions on all ranks.
 //   - dim: The dimension; negative ones count from the end; tensors that lack it stay.
-//   - padIndex: What is filled in.
+//   - padIndex: The value that is filled in.
 //   - padFirst: 1: before the data instead of after it.
 //
-// Returns: As accel_gather().
+// Returns: Same as accel_gather().
 func (state *State) PadAcrossProcesses(value any, dim int64, padIndex float64, padFirst bool) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -11331,7 +11331,7 @@ func (state *State) PadAcrossProcesses(value any, dim int64, padIndex float64, p
 //   - tensor: Reduced in place.
 //   - reduction: ACCEL_REDUCE_*.
 //
-// Returns: As accel_gather().
+// Returns: Same as accel_gather().
 func (state *State) AllReduce(tensor *Tensor, reduction Reduction) error {
 	var failure C.go_failure
 	code := C.go_accel_all_reduce(state.c(), tensor.c(), C.accel_reduction_t(reduction), &failure)
@@ -11345,7 +11345,7 @@ func (state *State) AllReduce(tensor *Tensor, reduction Reduction) error {
 //   - state: A state.
 //   - input: One rank's part.
 //
-// Returns: As accel_gather().
+// Returns: Same as accel_gather().
 func (state *State) AllGather(input *Tensor, output *Tensor) error {
 	var failure C.go_failure
 	code := C.go_accel_all_gather(state.c(), input.c(), output.c(), &failure)
@@ -11361,7 +11361,7 @@ func (state *State) AllGather(input *Tensor, output *Tensor) error {
 //   - input: num_processes times as many elements as output.
 //   - reduction: ACCEL_REDUCE_*.
 //
-// Returns: As accel_gather().
+// Returns: Same as accel_gather().
 func (state *State) ReduceScatter(input *Tensor, reduction Reduction, output *Tensor) error {
 	var failure C.go_failure
 	code := C.go_accel_reduce_scatter(state.c(), input.c(), C.accel_reduction_t(reduction), output.c(), &failure)
@@ -11376,7 +11376,7 @@ func (state *State) ReduceScatter(input *Tensor, reduction Reduction, output *Te
 //   - state: A state.
 //   - input: num_processes equal parts each.
 //
-// Returns: As accel_gather().
+// Returns: Same as accel_gather().
 func (state *State) AllToAll(input *Tensor, output *Tensor) error {
 	var failure C.go_failure
 	code := C.go_accel_all_to_all(state.c(), input.c(), output.c(), &failure)
@@ -11392,7 +11392,7 @@ func (state *State) AllToAll(input *Tensor, output *Tensor) error {
 //   - input: NULL except on the source rank.
 //   - fromProcess: The source rank.
 //
-// Returns: As accel_gather().
+// Returns: Same as accel_gather().
 func (state *State) Scatter(input *Tensor, fromProcess int32, output *Tensor) error {
 	var failure C.go_failure
 	code := C.go_accel_scatter(state.c(), input.c(), C.int32_t(fromProcess), output.c(), &failure)
@@ -11438,7 +11438,7 @@ func (state *State) Recv(tensor *Tensor, fromProcess int32, tag int32) error {
 // GatherAsync is accel_gather_async. Starts accel_gather().
 //
 //   - state: A state.
-//   - value: As there.
+//   - value: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) GatherAsync(value any) (work *Work, err error) {
@@ -11462,7 +11462,7 @@ func (state *State) GatherAsync(value any) (work *Work, err error) {
 // GatherUnevenAsync is accel_gather_uneven_async. Starts accel_gather_uneven().
 //
 //   - state: A state.
-//   - value: As there.
+//   - value: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) GatherUnevenAsync(value any) (work *Work, err error) {
@@ -11487,7 +11487,7 @@ func (state *State) GatherUnevenAsync(value any) (work *Work, err error) {
 // loader gave last.
 //
 //   - state: A state.
-//   - value: As there.
+//   - value: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) GatherForMetricsAsync(value any) (work *Work, err error) {
@@ -11512,7 +11512,7 @@ func (state *State) GatherForMetricsAsync(value any) (work *Work, err error) {
 // the batch that the loader gave last.
 //
 //   - state: A state.
-//   - items: As there.
+//   - items: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) GatherObjectForMetricsAsync(items any) (work *Work, err error) {
@@ -11536,7 +11536,7 @@ func (state *State) GatherObjectForMetricsAsync(items any) (work *Work, err erro
 // GatherObjectAsync is accel_gather_object_async. Starts accel_gather_object().
 //
 //   - state: A state.
-//   - object: As there.
+//   - object: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) GatherObjectAsync(object any) (work *Work, err error) {
@@ -11560,9 +11560,9 @@ func (state *State) GatherObjectAsync(object any) (work *Work, err error) {
 // ReduceAsync is accel_reduce_async. Starts accel_reduce().
 //
 //   - state: A state.
-//   - value: As there.
-//   - reduction: As there.
-//   - scale: As there.
+//   - value: See there.
+//   - reduction: See there.
+//   - scale: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) ReduceAsync(value any, reduction Reduction, scale float64) (work *Work, err error) {
@@ -11586,8 +11586,8 @@ func (state *State) ReduceAsync(value any, reduction Reduction, scale float64) (
 // BroadcastAsync is accel_broadcast_async. Starts accel_broadcast().
 //
 //   - state: A state.
-//   - value: As there.
-//   - fromProcess: As there.
+//   - value: See there.
+//   - fromProcess: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) BroadcastAsync(value any, fromProcess int32) (work *Work, err error) {
@@ -11611,8 +11611,8 @@ func (state *State) BroadcastAsync(value any, fromProcess int32) (work *Work, er
 // BroadcastObjectListAsync is accel_broadcast_object_list_async. Starts accel_broadcast_object_list().
 //
 //   - state: A state.
-//   - objects: As there.
-//   - fromProcess: As there.
+//   - objects: See there.
+//   - fromProcess: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) BroadcastObjectListAsync(objects any, fromProcess int32) (work *Work, err error) {
@@ -11636,10 +11636,10 @@ func (state *State) BroadcastObjectListAsync(objects any, fromProcess int32) (wo
 // PadAcrossProcessesAsync is accel_pad_across_processes_async. Starts accel_pad_across_processes().
 //
 //   - state: A state.
-//   - value: As there.
-//   - dim: As there.
-//   - padIndex: As there.
-//   - padFirst: As there.
+//   - value: See there.
+//   - dim: See there.
+//   - padIndex: See there.
+//   - padFirst: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) PadAcrossProcessesAsync(value any, dim int64, padIndex float64, padFirst int32) (work *Work, err error) {
@@ -11663,8 +11663,8 @@ func (state *State) PadAcrossProcessesAsync(value any, dim int64, padIndex float
 // AllReduceAsync is accel_all_reduce_async. Starts accel_all_reduce().
 //
 //   - state: A state.
-//   - tensor: As there.
-//   - reduction: As there.
+//   - tensor: See there.
+//   - reduction: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) AllReduceAsync(tensor *Tensor, reduction Reduction) (work *Work, err error) {
@@ -11683,7 +11683,7 @@ func (state *State) AllReduceAsync(tensor *Tensor, reduction Reduction) (work *W
 // AllGatherAsync is accel_all_gather_async. Starts accel_all_gather().
 //
 //   - state: A state.
-//   - input: As there.
+//   - input: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) AllGatherAsync(input *Tensor, output *Tensor) (work *Work, err error) {
@@ -11703,8 +11703,8 @@ func (state *State) AllGatherAsync(input *Tensor, output *Tensor) (work *Work, e
 // ReduceScatterAsync is accel_reduce_scatter_async. Starts accel_reduce_scatter().
 //
 //   - state: A state.
-//   - input: As there.
-//   - reduction: As there.
+//   - input: See there.
+//   - reduction: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) ReduceScatterAsync(input *Tensor, reduction Reduction, output *Tensor) (work *Work, err error) {
@@ -11724,7 +11724,7 @@ func (state *State) ReduceScatterAsync(input *Tensor, reduction Reduction, outpu
 // AllToAllAsync is accel_all_to_all_async. Starts accel_all_to_all().
 //
 //   - state: A state.
-//   - input: As there.
+//   - input: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) AllToAllAsync(input *Tensor, output *Tensor) (work *Work, err error) {
@@ -11744,8 +11744,8 @@ func (state *State) AllToAllAsync(input *Tensor, output *Tensor) (work *Work, er
 // ScatterAsync is accel_scatter_async. Starts accel_scatter().
 //
 //   - state: A state.
-//   - input: As there.
-//   - fromProcess: As there.
+//   - input: See there.
+//   - fromProcess: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) ScatterAsync(input *Tensor, fromProcess int32, output *Tensor) (work *Work, err error) {
@@ -11765,9 +11765,9 @@ func (state *State) ScatterAsync(input *Tensor, fromProcess int32, output *Tenso
 // SendAsync is accel_send_async. Starts accel_send().
 //
 //   - state: A state.
-//   - tensor: As there.
-//   - toProcess: As there.
-//   - tag: As there.
+//   - tensor: See there.
+//   - toProcess: See there.
+//   - tag: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) SendAsync(tensor *Tensor, toProcess int32, tag int32) (work *Work, err error) {
@@ -11786,9 +11786,9 @@ func (state *State) SendAsync(tensor *Tensor, toProcess int32, tag int32) (work 
 // RecvAsync is accel_recv_async. Starts accel_recv().
 //
 //   - state: A state.
-//   - tensor: As there.
-//   - fromProcess: As there.
-//   - tag: As there.
+//   - tensor: See there.
+//   - fromProcess: See there.
+//   - tag: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) RecvAsync(tensor *Tensor, fromProcess int32, tag int32) (work *Work, err error) {
@@ -11924,7 +11924,7 @@ func (state *State) GroupCreate(ranks []int64) (out *State, err error) {
 //   - color: Ranks with the same color share a group.
 //   - key: Orders the ranks of a group; of equal keys the lower rank comes first.
 //
-// Returns: As accel_gather().
+// Returns: Same as accel_gather().
 func (state *State) GroupSplit(color int32, key int32) (out *State, err error) {
 	var cOut *C.accel_state_t
 	var failure C.go_failure
@@ -12017,9 +12017,8 @@ func NewMesh(state *State, axes string, sizes []int64) (out *Mesh, err error) {
 	return
 }
 
-// Size is accel_mesh_size. The number of ranks along an axis, or along several. Of a state's mesh these are the sizes
-// that its options have, and for one that they left open what was found; accel_state_describe() says where each came
-// from.
+// Size is accel_mesh_size. The number of ranks along an axis, or along several. A state's mesh has the sizes of its
+// options, and computed sizes where they are unset; accel_state_describe() says where each came from.
 //
 //   - mesh: A mesh.
 //   - axes: A name, or several that are separated by commas: their product.
@@ -12121,10 +12120,10 @@ func TensorEmpty(shape []int64, dtype Dtype, device Device) (out *Tensor, err er
 //
 //   - shape: The sizes.
 //   - number: The element.
-//   - dtype: As accel_tensor_empty().
-//   - device: As accel_tensor_empty().
+//   - dtype: Same as accel_tensor_empty().
+//   - device: Same as accel_tensor_empty().
 //
-// Returns: As accel_tensor_empty().
+// Returns: Same as accel_tensor_empty().
 func TensorFull(shape []int64, number float64, dtype Dtype, device Device) (out *Tensor, err error) {
 	cDevice := device.c()
 	var cOut *C.accel_tensor_t
@@ -12140,10 +12139,10 @@ func TensorFull(shape []int64, number float64, dtype Dtype, device Device) (out 
 // TensorRandn is accel_tensor_randn. Draws from the standard normal distribution with the default generator.
 //
 //   - shape: The sizes.
-//   - dtype: As accel_tensor_empty().
-//   - device: As accel_tensor_empty().
+//   - dtype: Same as accel_tensor_empty().
+//   - device: Same as accel_tensor_empty().
 //
-// Returns: As accel_tensor_empty().
+// Returns: Same as accel_tensor_empty().
 func TensorRandn(shape []int64, dtype Dtype, device Device) (out *Tensor, err error) {
 	cDevice := device.c()
 	var cOut *C.accel_tensor_t
@@ -12162,7 +12161,7 @@ func TensorRandn(shape []int64, dtype Dtype, device Device) (out *Tensor, err er
 //   - high: The range [low, high).
 //   - shape: The shape.
 //
-// Returns: As accel_tensor_empty().
+// Returns: Same as accel_tensor_empty().
 func TensorRandint(low int64, high int64, shape []int64) (out *Tensor, err error) {
 	var cOut *C.accel_tensor_t
 	var failure C.go_failure
@@ -12178,9 +12177,9 @@ func TensorRandint(low int64, high int64, shape []int64) (out *Tensor, err error
 //
 //   - data: Row-major; may be NULL when there are none.
 //   - shape: The sizes.
-//   - dtype: As accel_tensor_empty().
+//   - dtype: Same as accel_tensor_empty().
 //
-// Returns: As accel_tensor_empty().
+// Returns: Same as accel_tensor_empty().
 func TensorFromData(data unsafe.Pointer, shape []int64, dtype Dtype) (out *Tensor, err error) {
 	var cOut *C.accel_tensor_t
 	var failure C.go_failure
@@ -12197,10 +12196,10 @@ func TensorFromData(data unsafe.Pointer, shape []int64, dtype Dtype) (out *Tenso
 //   - data: Valid until `destroy` runs.
 //   - shape: The shape.
 //   - strides: In elements; NULL: row-major.
-//   - dtype: What and where the memory is.
-//   - device: What and where the memory is.
+//   - dtype: The kind and the place of the memory.
+//   - device: The kind and the place of the memory.
 //
-// Returns: As accel_tensor_empty().
+// Returns: Same as accel_tensor_empty().
 func TensorFromBlob(data unsafe.Pointer, shape []int64, strides []int64, dtype Dtype, device Device, release func()) (out *Tensor, err error) {
 	var given arguments
 	defer given.end()
@@ -12237,9 +12236,9 @@ func TensorFromDlpack(tensor unsafe.Pointer) (out *Tensor, err error) {
 
 // TensorFromDlpackUnversioned is accel_tensor_from_dlpack_unversioned. Imports a tensor from DLPack before version 1.
 //
-//   - tensor: As above.
+//   - tensor: See above.
 //
-// Returns: As above.
+// Returns: See above.
 func TensorFromDlpackUnversioned(tensor unsafe.Pointer) (out *Tensor, err error) {
 	var cOut *C.accel_tensor_t
 	var failure C.go_failure
@@ -12270,9 +12269,9 @@ func (tensor *Tensor) ToDlpack() (out unsafe.Pointer, err error) {
 
 // ToDlpackUnversioned is accel_tensor_to_dlpack_unversioned. Exports a tensor to DLPack before version 1.
 //
-//   - tensor: As above.
+//   - tensor: See above.
 //
-// Returns: As above.
+// Returns: See above.
 func (tensor *Tensor) ToDlpackUnversioned() (out unsafe.Pointer, err error) {
 	var cOut *C.struct_DLManagedTensor
 	var failure C.go_failure
@@ -12309,9 +12308,9 @@ func TensorFromTorch(tensorImpl unsafe.Pointer, torchVersion string) (out *Tenso
 // ToTorch is accel_tensor_to_torch. The way back.
 //
 //   - tensor: A tensor.
-//   - torchVersion: As above.
+//   - torchVersion: See above.
 //
-// Returns: As above.
+// Returns: See above.
 func (tensor *Tensor) ToTorch(torchVersion string) (tensorImpl unsafe.Pointer, err error) {
 	var given arguments
 	defer given.end()
@@ -12330,9 +12329,9 @@ func (tensor *Tensor) ToTorch(torchVersion string) (tensorImpl unsafe.Pointer, e
 // of it.
 //
 //   - tensorImpl: A c10::TensorImpl, borrowed for the call.
-//   - torchVersion: As above.
+//   - torchVersion: See above.
 //
-// Returns: As above.
+// Returns: See above.
 func TensorShareTorch(tensorImpl unsafe.Pointer, torchVersion string) (out *Tensor, err error) {
 	var given arguments
 	defer given.end()
@@ -12349,9 +12348,9 @@ func TensorShareTorch(tensorImpl unsafe.Pointer, torchVersion string) (out *Tens
 // TorchImpl is accel_tensor_torch_impl. The tensor in the application's own LibTorch, without another owner.
 //
 //   - tensor: A tensor.
-//   - torchVersion: As above.
+//   - torchVersion: See above.
 //
-// Returns: As above.
+// Returns: See above.
 func (tensor *Tensor) TorchImpl(torchVersion string) (tensorImpl unsafe.Pointer, err error) {
 	var given arguments
 	defer given.end()
@@ -12485,8 +12484,8 @@ func (tensor *Tensor) Nbytes() (out int, err error) {
 	return
 }
 
-// Data is accel_tensor_data. The memory of the elements. What is written there by address, backward does not notice:
-// write between steps. From the call on, half-precision casts of a parameter are made for each group of micro-batches
+// Data is accel_tensor_data. The memory of the elements. Backward does not notice writes through the address: write
+// between steps. From the call on, half-precision casts of a parameter are made for each group of micro-batches
 // instead of by the optimizer.
 //
 //   - tensor: A tensor with memory.
@@ -12578,7 +12577,7 @@ func (tensor *Tensor) IsContiguous() (out bool, err error) {
 	return
 }
 
-// RequiresGrad is accel_tensor_requires_grad. Whether gradients are kept.
+// RequiresGrad is accel_tensor_requires_grad. Whether gradients are saved in the tensor.
 //
 //   - tensor: A tensor.
 //
@@ -12595,7 +12594,7 @@ func (tensor *Tensor) RequiresGrad() (out bool, err error) {
 	return
 }
 
-// SetRequiresGrad is accel_tensor_set_requires_grad. Sets whether gradients are kept.
+// SetRequiresGrad is accel_tensor_set_requires_grad. Sets whether gradients are saved in the tensor.
 //
 //   - tensor: A leaf of a floating dtype.
 //   - requiresGrad: 1 or 0.
@@ -12629,7 +12628,7 @@ func (tensor *Tensor) Grad() (out *Tensor, err error) {
 // prepared for several ranks keep the memory of their gradients: there change what accel_tensor_grad() returns.
 //
 //   - tensor: A leaf of a floating dtype.
-//   - gradient: Of the same shape, dtype and device; NULL takes the gradient away.
+//   - gradient: A tensor of the same shape, dtype and device; NULL takes the gradient away.
 //
 // Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is not a leaf.
 func (tensor *Tensor) SetGrad(gradient *Tensor) error {
@@ -12770,12 +12769,12 @@ func OpFind(name string, overload string) (out *Op, err error) {
 
 // OpResolve is accel_op_resolve. Finds the overload of an operator that some arguments are for, as a call in Python
 // would: among those that take the arguments the one that converts fewest of them, of tensors before of numbers.
-// Remembered by the kinds of the arguments, so that a further choice costs less than the call; a handle can be kept
+// Remembered by the kinds of the arguments, so that a further choice costs less than the call; a handle can be reused
 // for arguments of the same kinds.
 //
 //   - name: "aten::add"; without a namespace it is LibTorch's, else one of our own.
-//   - args: Arguments in the schema's order; args may be NULL when there are none. What stands behind the "*" of a
-//     schema has to be named.
+//   - args: Arguments in the schema's order; args may be NULL when there are none. Arguments behind the "*" of a
+//     schema have to be named.
 //   - names: The names of further arguments.
 //   - kwargs: Names and values, n_kwargs of each; may be NULL when there are none.
 //
@@ -12832,12 +12831,12 @@ func (op *Op) Call(args []any) (out []any, err error) {
 
 // CallKw is accel_op_call_kw. Calls an operator with arguments by name.
 //
-//   - op: As accel_op_call().
+//   - op: Same as accel_op_call().
 //   - args: The arguments.
 //   - names: The names.
 //   - kwargs: Names and values, n_kwargs of each; may be NULL when there are none.
 //
-// Returns: As accel_op_call(); NOT_FOUND for a name that the schema lacks.
+// Returns: Same as accel_op_call(); NOT_FOUND for a name that the schema lacks.
 func (op *Op) CallKw(args []any, names []string, kwargs []any) (out []any, err error) {
 	var given arguments
 	defer given.end()
@@ -12954,8 +12953,8 @@ func InferenceMode(body func(*Scope) error) error {
 
 // CrossEntropy is accel_cross_entropy. Mean cross entropy of class scores, with gradients.
 //
-//   - logits: [..., classes]. Of a model with loss_parallel, and of accel_parallel_class_scores(), the classes of
-//     this rank; the loss is that over all, and the call is collective among the ranks that share them.
+//   - logits: [..., classes]. For a model with loss_parallel, and for accel_parallel_class_scores(), the classes of
+//     this rank; the loss is over all classes, and the call is collective among the ranks that share them.
 //   - labels: int64 [...], -100 is left out.
 //
 // Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH; INVALID_ARGUMENT for a label that is no class of split ones.
@@ -12974,8 +12973,8 @@ func CrossEntropy(logits *Tensor, labels *Tensor) (out *Tensor, err error) {
 
 // MseLoss is accel_mse_loss. Mean of the squared differences, with gradients.
 //
-//   - input: What a model predicts.
-//   - target: Of the same shape.
+//   - input: The prediction of a model.
+//   - target: The target, of the same shape.
 //
 // Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
 func MseLoss(input *Tensor, target *Tensor) (out *Tensor, err error) {
@@ -12993,8 +12992,8 @@ func MseLoss(input *Tensor, target *Tensor) (out *Tensor, err error) {
 
 // L1Loss is accel_l1_loss. Mean of the absolute differences, with gradients.
 //
-//   - input: What a model predicts.
-//   - target: Of the same shape.
+//   - input: The prediction of a model.
+//   - target: The target, of the same shape.
 //
 // Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
 func L1Loss(input *Tensor, target *Tensor) (out *Tensor, err error) {
@@ -13013,8 +13012,8 @@ func L1Loss(input *Tensor, target *Tensor) (out *Tensor, err error) {
 // HuberLoss is accel_huber_loss. Mean Huber loss, with gradients: squared differences where they are small, absolute
 // ones where they are large, so that outliers do not rule.
 //
-//   - input: What a model predicts.
-//   - target: Of the same shape.
+//   - input: The prediction of a model.
+//   - target: The target, of the same shape.
 //   - delta: Where the one becomes the other. In (0, inf).
 //
 // Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH or INVALID_ARGUMENT.
@@ -13096,13 +13095,13 @@ func ModuleLoadTorchscript(path string, options *TorchscriptOptions) (out *Modul
 
 // ModuleFromPackage is accel_module_from_package. A model for inference that was compiled before: a package (.pt2) of
 // AOTInductor, as `accel compile` and torch._inductor.aoti_compile_and_package() make it. It needs no Python and no
-// compiler. A package is a program: load only what you trust. What it says of its LibTorch, processor and device is
-// read before its code is loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs
-// are checked before each call: by what `accel compile` wrote into the package, or else by the code itself.
-// Dimensions that were compiled as dynamic ones may have any size in their range; numbers and texts are fixed.
-// Results have no gradient history. The parameters and buffers are in a tree with the names of the model; loading a
-// state dict, or moving them to other memory, changes what the next call computes with. Their dtypes, shapes and
-// device are those of the code.
+// compiler. A package is a program: load only what you trust. Its metadata (LibTorch, processor, device) is checked
+// before its code is loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs are
+// checked before each call: by what `accel compile` wrote into the package, or else by the code itself. Dimensions
+// that were compiled as dynamic ones may have any size in their range; numbers and texts are fixed. Results have no
+// gradient history. The parameters and buffers are in a tree with the names of the model; loading a state dict, or
+// moving them to other memory, changes what the next call computes with. Their dtypes, shapes and device are those of
+// the code.
 //
 //   - path: The file.
 //   - options: NULL: defaults.
@@ -13133,10 +13132,10 @@ func ModuleFromPackage(path string, options *PackageOptions) (out *Module, err e
 // and encoders. Decoders take token ids int64 [batch, length] and give logits [batch, length, vocabulary]. They also
 // take "past_key_values", keys and values of earlier tokens, and then computes new ones only: an empty list at the
 // beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list
-// of [key, value] for each layer, each [batch, key heads, length, head size]. What a call returned can be continued
-// several times, and may have memory behind it, so that tokens of a later call are not copied. They also take
-// "attention_mask" [batch, earlier length + length] (1: a token, 0: padding) and "position_ids" [batch, length]. With
-// experts and `output_router_logits` the output is a list, whose last is the loss of the routers, times
+// of [key, value] for each layer, each [batch, key heads, length, head size]. The cache that a call returned can be
+// continued several times, and may have memory behind it, so that tokens of a later call are not copied. They also
+// take "attention_mask" [batch, earlier length + length] (1: a token, 0: padding) and "position_ids" [batch, length].
+// With experts and `output_router_logits` the output is a list, whose last is the loss of the routers, times
 // `router_aux_loss_coef`. Encoders, which are "bert", "distilbert" and "roberta", take "input_ids", "attention_mask"
 // (1: a token, 0: padding; all are tokens by default), "token_type_ids" and "position_ids", each [batch, length].
 // `architectures` of the configuration says what they give: a "BertModel" [hidden states [batch, length, hidden
@@ -13382,7 +13381,7 @@ func ModuleActivation(name string) (out *Module, err error) {
 //   - numHeads: Sizes.
 //   - causal: 1: a position sees only earlier ones.
 //   - bias: 1 or 0.
-//   - dropout: Of the attention weights.
+//   - dropout: The rate of the dropout of attention weights.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func ModuleAttention(embedDim int64, numHeads int64, causal bool, bias bool, dropout float64) (out *Module, err error) {
@@ -13406,7 +13405,7 @@ func ModuleAttention(embedDim int64, numHeads int64, causal bool, bias bool, dro
 //   - hiddenSize: Sizes.
 //   - intermediateSize: Sizes.
 //   - numExperts: The number of experts.
-//   - expertsPerToken: Of each token, in [1, num_experts].
+//   - expertsPerToken: The number of experts that each token takes, in [1, num_experts].
 //   - balanceRate: By how much the bias of an expert, which is added to its share where experts are chosen and
 //     nowhere else, moves after each step of a prepared optimizer, up if it had fewer tokens than the mean and down
 //     if it had more (DeepSeek-AI, "DeepSeek-V3", 2024), such as 0.001. It is the buffer expert_bias. 0: there is
@@ -13426,12 +13425,12 @@ func ModuleMixtureOfExperts(hiddenSize int64, intermediateSize int64, numExperts
 
 // ModuleConv2d is accel_module_conv2d. weight [out_channels, in_channels / groups, kernel, kernel].
 //
-//   - inChannels: As in torch.nn.Conv2d, the same in both directions.
-//   - outChannels: As in torch.nn.Conv2d, the same in both directions.
-//   - kernel: As in torch.nn.Conv2d, the same in both directions.
-//   - stride: As in torch.nn.Conv2d, the same in both directions.
-//   - padding: As in torch.nn.Conv2d, the same in both directions.
-//   - groups: As in torch.nn.Conv2d, the same in both directions.
+//   - inChannels: Same as in torch.nn.Conv2d, equal in both directions.
+//   - outChannels: Same as in torch.nn.Conv2d, equal in both directions.
+//   - kernel: Same as in torch.nn.Conv2d, equal in both directions.
+//   - stride: Same as in torch.nn.Conv2d, equal in both directions.
+//   - padding: Same as in torch.nn.Conv2d, equal in both directions.
+//   - groups: Same as in torch.nn.Conv2d, equal in both directions.
 //   - bias: 1 or 0.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -13517,11 +13516,11 @@ func (module *Module) AddParameter(name string, tensor *Tensor, requiresGrad boo
 // AddBuffer is accel_module_add_buffer. Adds a buffer to a module.
 //
 //   - module: A module.
-//   - name: As above.
+//   - name: See above.
 //   - tensor: State that is not trained.
 //   - persistent: 1: it is in the state dict.
 //
-// Returns: As above.
+// Returns: See above.
 func (module *Module) AddBuffer(name string, tensor *Tensor, persistent bool) error {
 	var given arguments
 	defer given.end()
@@ -13535,10 +13534,10 @@ func (module *Module) AddBuffer(name string, tensor *Tensor, persistent bool) er
 // AddChild is accel_module_add_child. Puts a module below another.
 //
 //   - module: A module.
-//   - name: As above.
+//   - name: See above.
 //   - child: Must not contain the module.
 //
-// Returns: As above.
+// Returns: See above.
 func (module *Module) AddChild(name string, child *Module) error {
 	var given arguments
 	defer given.end()
@@ -13554,7 +13553,7 @@ func (module *Module) AddChild(name string, child *Module) error {
 // both keep the former tensor.
 //
 //   - module: A module.
-//   - name: Of a parameter or buffer directly below it.
+//   - name: The name of a parameter or buffer directly below it.
 //   - tensor: A leaf; a parameter is trained when its tensor requires a gradient.
 //
 // Returns: ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND.
@@ -13569,10 +13568,10 @@ func (module *Module) ReplaceTensor(name string, tensor *Tensor) error {
 }
 
 // ReplaceChild is accel_module_replace_child. Puts another module in the place of a child, which keeps its place in
-// the state dict. As above.
+// the state dict. See above.
 //
 //   - module: A module of accel_module_create() or accel_module_sequential().
-//   - name: Of a child.
+//   - name: The name of a child.
 //   - child: Must not contain the module.
 //
 // Returns: ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a
@@ -13587,10 +13586,10 @@ func (module *Module) ReplaceChild(name string, child *Module) error {
 	return status(code, failure)
 }
 
-// Remove is accel_module_remove. Takes a parameter, buffer or child away from a module. As above.
+// Remove is accel_module_remove. Takes a parameter, buffer or child away from a module. See above.
 //
 //   - module: A module of accel_module_create() or accel_module_sequential().
-//   - name: Of what is directly below it.
+//   - name: The name of a parameter, buffer or child directly below it.
 //
 // Returns: ACCEL_OK or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a whole.
 func (module *Module) Remove(name string) error {
@@ -13654,7 +13653,7 @@ func (module *Module) AddHook(when int32, hook ModuleHookFunc) (id int64, err er
 // RemoveHook is accel_module_remove_hook. Removes a hook. It may be removed while it runs.
 //
 //   - module: The module that it was added to.
-//   - id: What accel_module_add_hook() gave.
+//   - id: The id from accel_module_add_hook().
 //
 // Returns: ACCEL_OK; NOT_FOUND for one that is not there.
 func (module *Module) RemoveHook(id int64) error {
@@ -13685,7 +13684,7 @@ func (module *Module) SetNoGrad(noGrad bool) error {
 //
 //   - module: A module, or a model that was prepared. Itself is checkpointed if neither class_names nor modules is
 //     set.
-//   - options: NULL: defaults. With recompute NOTHING activations are kept again.
+//   - options: NULL: defaults. With recompute NOTHING activations are saved again.
 //
 // Returns: ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for a regular expression that is
 // none; UNSUPPORTED for a part of a TorchScript module.
@@ -13736,7 +13735,8 @@ func (module *Module) Call(inputs []any) (out any, err error) {
 //   - namedInputs: A map from names to values, or NULL. Inputs before a named one that are not given are NONE, or the
 //     default of the script.
 //
-// Returns: As accel_module_call(); NOT_FOUND for an unknown name; INVALID_ARGUMENT for an input that was given twice.
+// Returns: Same as accel_module_call(); NOT_FOUND for an unknown name; INVALID_ARGUMENT for an input that was given
+// twice.
 func (module *Module) CallKw(inputs []any, namedInputs any) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -13992,8 +13992,8 @@ func (module *Module) Tie(path string, sourcePath string) error {
 //   - quantization: How weights are quantized as they are read: one at a time is in memory as floating-point numbers.
 //     NULL, or without a kind: they are not quantized.
 //
-// Returns: As accel_module_from_config(); NOT_FOUND for a file, for a parameter without weights, and for a name of
-// `quantization` that fits no module, which it names; SHAPE_MISMATCH; CORRUPT; IO. INVALID_ARGUMENT for
+// Returns: Same as accel_module_from_config(); NOT_FOUND for a file, for a parameter without weights, and for a name
+// of `quantization` that fits no module, which it names; SHAPE_MISMATCH; CORRUPT; IO. INVALID_ARGUMENT for
 // `quantization` also where the files have codes already, or it has fields without a kind.
 func ModuleFromFolder(folder string, quantization *QuantizationOptions) (out *Module, err error) {
 	var given arguments
@@ -14044,7 +14044,7 @@ func (module *Module) Quantize(options *QuantizationOptions) (out any, err error
 }
 
 // Generate is accel_module_generate. Lets a decoder or an encoder-decoder add tokens to sequences, one after the
-// other, without gradients. Its keys and values of earlier tokens are kept between the steps. An encoder-decoder
+// other, without gradients. Its keys and values of earlier tokens are cached between the steps. An encoder-decoder
 // reads the input once, and its decoder adds tokens to options.decoder_tokens.
 //
 //   - module: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives
@@ -14160,7 +14160,7 @@ func (batch *GenerationBatch) Step() (out any, err error) {
 // runs a step, whose token of it may still come.
 //
 //   - batch: A batch.
-//   - id: What accel_generation_batch_add() gave.
+//   - id: The id from accel_generation_batch_add().
 //
 // Returns: ACCEL_OK; NOT_FOUND for a sequence that is not there, or has ended.
 func (batch *GenerationBatch) Cancel(id int64) error {
@@ -14170,7 +14170,7 @@ func (batch *GenerationBatch) Cancel(id int64) error {
 	return status(code, failure)
 }
 
-// Info is accel_generation_batch_info. Tells how much a batch has to do.
+// Info is accel_generation_batch_info. The work that a batch has.
 //
 //   - batch: A batch.
 //
@@ -14216,11 +14216,11 @@ func (module *Module) AddAdapter(name string, options *LoraOptions) error {
 // LoadAdapter is accel_module_load_adapter. Adds an adapter of a folder of PEFT, adapter_config.json and
 // adapter_model.safetensors, and makes it the only active one. The model is as it was if the folder does not fit it.
 //
-//   - module: As in accel_module_add_adapter().
+//   - module: Same as accel_module_add_adapter().
 //   - name: Its name, without a dot.
 //   - folder: The folder.
 //
-// Returns: As accel_module_add_adapter(); NOT_FOUND for a file or a tensor that is not there; CORRUPT;
+// Returns: Same as accel_module_add_adapter(); NOT_FOUND for a file or a tensor that is not there; CORRUPT;
 // SHAPE_MISMATCH; UNSUPPORTED for an adapter that is not LoRA or DoRA.
 func (module *Module) LoadAdapter(name string, folder string) error {
 	var given arguments
@@ -14250,7 +14250,7 @@ func (state *State) SaveAdapter(module *Module, name string, folder string) erro
 	return status(code, failure)
 }
 
-// Adapters is accel_module_adapters. Tells what adapters a model has.
+// Adapters is accel_module_adapters. The adapters of a model.
 //
 //   - module: A model, prepared or not.
 //
@@ -14301,9 +14301,9 @@ func (module *Module) MergeAdapters() error {
 // UnmergeAdapters is accel_module_unmerge_adapters. Takes merged adapters away from the weights again, up to
 // rounding.
 //
-//   - module: As in accel_module_merge_adapters().
+//   - module: Same as accel_module_merge_adapters().
 //
-// Returns: As accel_module_merge_adapters().
+// Returns: Same as accel_module_merge_adapters().
 func (module *Module) UnmergeAdapters() error {
 	var failure C.go_failure
 	code := C.go_accel_module_unmerge_adapters(module.c(), &failure)
@@ -14311,7 +14311,7 @@ func (module *Module) UnmergeAdapters() error {
 	return status(code, failure)
 }
 
-// RemoveAdapter is accel_module_remove_adapter. Removes an adapter. What was trained beside it stays.
+// RemoveAdapter is accel_module_remove_adapter. Removes an adapter. Parameters that were trained beside it stay.
 //
 //   - module: A model that is not prepared.
 //   - name: One of its adapters.
@@ -14328,8 +14328,8 @@ func (module *Module) RemoveAdapter(name string) error {
 }
 
 // UseAdapters is accel_use_adapters_begin. In calls of this thread inside, these adapters act in place of the active
-// ones, in all models that have them: a request of a server can choose its own. What is trained does not change;
-// backward takes the adapters of the forward. The innermost scope counts.
+// ones, in all models that have them: a request of a server can choose its own. The set of trained parameters does
+// not change; backward takes the adapters of the forward. The innermost scope counts.
 //
 //   - names: Adapters. May be NULL when there are none.
 //
@@ -14375,10 +14375,10 @@ func OptimizerAdamw(module *Module, options *AdamOptions) (out *Optimizer, err e
 
 // OptimizerAdam is accel_optimizer_adam. Adam; everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerAdam(module *Module, options *AdamOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14400,10 +14400,10 @@ func OptimizerAdam(module *Module, options *AdamOptions) (out *Optimizer, err er
 
 // OptimizerSGD is accel_optimizer_sgd. Stochastic gradient descent; everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerSGD(module *Module, options *SGDOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14425,10 +14425,10 @@ func OptimizerSGD(module *Module, options *SGDOptions) (out *Optimizer, err erro
 
 // OptimizerAdagrad is accel_optimizer_adagrad. Adagrad. Everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerAdagrad(module *Module, options *AdagradOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14450,10 +14450,10 @@ func OptimizerAdagrad(module *Module, options *AdagradOptions) (out *Optimizer, 
 
 // OptimizerRmsprop is accel_optimizer_rmsprop. RMSprop. Everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerRmsprop(module *Module, options *RmspropOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14475,10 +14475,10 @@ func OptimizerRmsprop(module *Module, options *RmspropOptions) (out *Optimizer, 
 
 // OptimizerAdamax is accel_optimizer_adamax. Adamax. Everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerAdamax(module *Module, options *AdamaxOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14500,10 +14500,10 @@ func OptimizerAdamax(module *Module, options *AdamaxOptions) (out *Optimizer, er
 
 // OptimizerNadam is accel_optimizer_nadam. NAdam. Everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerNadam(module *Module, options *NadamOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14525,10 +14525,10 @@ func OptimizerNadam(module *Module, options *NadamOptions) (out *Optimizer, err 
 
 // OptimizerRadam is accel_optimizer_radam. RAdam. Everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerRadam(module *Module, options *RadamOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14550,10 +14550,10 @@ func OptimizerRadam(module *Module, options *RadamOptions) (out *Optimizer, err 
 
 // OptimizerLion is accel_optimizer_lion. Lion. Everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerLion(module *Module, options *LionOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14575,10 +14575,10 @@ func OptimizerLion(module *Module, options *LionOptions) (out *Optimizer, err er
 
 // OptimizerLamb is accel_optimizer_lamb. LAMB. Everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerLamb(module *Module, options *LambOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14600,10 +14600,10 @@ func OptimizerLamb(module *Module, options *LambOptions) (out *Optimizer, err er
 
 // OptimizerAdafactor is accel_optimizer_adafactor. Adafactor. Everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerAdafactor(module *Module, options *AdafactorOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14626,10 +14626,10 @@ func OptimizerAdafactor(module *Module, options *AdafactorOptions) (out *Optimiz
 // OptimizerMuon is accel_optimizer_muon. Muon. Only for matrices: biases, norms and embeddings belong to an AdamW
 // beside it. Everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there; INVALID_ARGUMENT names a parameter that has not two dimensions.
+// Returns: See there; INVALID_ARGUMENT names a parameter that has not two dimensions.
 func OptimizerMuon(module *Module, options *MuonOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14654,10 +14654,10 @@ func OptimizerMuon(module *Module, options *MuonOptions) (out *Optimizer, err er
 // the moments in float32, so that AdamW can load it, and the reverse. amsgrad and float64 are refused. Everything
 // else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerAdamw8bit(module *Module, options *AdamOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14680,10 +14680,10 @@ func OptimizerAdamw8bit(module *Module, options *AdamOptions) (out *Optimizer, e
 // OptimizerLomo is accel_optimizer_lomo. LOMO. accel_lomo_backward() updates; accel_optimizer_step() and
 // accel_optimizer_zero_grad() have nothing left to do. Everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerLomo(module *Module, options *LomoOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14706,10 +14706,10 @@ func OptimizerLomo(module *Module, options *LomoOptions) (out *Optimizer, err er
 // OptimizerAdalomo is accel_optimizer_adalomo. AdaLomo, by accel_lomo_backward() as LOMO. Everything else as
 // accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerAdalomo(module *Module, options *AdalomoOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14732,10 +14732,10 @@ func OptimizerAdalomo(module *Module, options *AdalomoOptions) (out *Optimizer, 
 // OptimizerScheduleFreeSGD is accel_optimizer_schedule_free_sgd. Schedule-free SGD. Everything else as
 // accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerScheduleFreeSGD(module *Module, options *ScheduleFreeSGDOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14758,10 +14758,10 @@ func OptimizerScheduleFreeSGD(module *Module, options *ScheduleFreeSGDOptions) (
 // OptimizerScheduleFreeAdamw is accel_optimizer_schedule_free_adamw. Schedule-free AdamW. Everything else as
 // accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerScheduleFreeAdamw(module *Module, options *ScheduleFreeAdamwOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14786,8 +14786,8 @@ func OptimizerScheduleFreeAdamw(module *Module, options *ScheduleFreeAdamwOption
 //
 //   - module: Its trainable parameters become the first group; NULL: groups are added later.
 //   - stateNames: The keys of the states in the state dict; "step" is there anyway.
-//   - lr: Of groups that have none of their own.
-//   - weightDecay: Of groups that have none of their own.
+//   - lr: The learning rate of groups that have none of their own.
+//   - weightDecay: The learning rate of groups that have none of their own.
 //   - update: Called for each parameter with a gradient.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -14807,7 +14807,7 @@ func NewOptimizer(module *Module, stateNames []string, lr float64, weightDecay f
 
 // OptimizerFromCallbacks is accel_optimizer_from_callbacks. An optimizer that the application implements as a whole.
 // Prepared, it steps when gradients are complete and have not overflowed, and is saved with the training state, as
-// the others are. Its parameters are told by accel_optimizer_add_group(); learning rates that schedulers of the
+// the others are. Its parameters are given by accel_optimizer_add_group(); learning rates that schedulers of the
 // library set are read by accel_optimizer_lr().
 //
 //   - save: Its state.
@@ -14924,7 +14924,7 @@ func (optimizer *Optimizer) ZeroGrad(setToNone bool) error {
 //
 //   - optimizer: An optimizer.
 //
-// Returns: 1 when the latest update was skipped. Waits for a device that has yet to tell.
+// Returns: 1 when the latest update was skipped. Waits for the device where the result is not known yet.
 func (optimizer *Optimizer) StepWasSkipped() bool {
 	result := C.accel_optimizer_step_was_skipped(optimizer.c())
 	runtime.KeepAlive(optimizer)
@@ -15024,7 +15024,7 @@ func (optimizer *Optimizer) Setting(group int, name string) (out float64, err er
 //
 //   - optimizer: An optimizer.
 //   - group: From 0.
-//   - name: As above; "lr" and "weight_decay" too.
+//   - name: See above; "lr" and "weight_decay" too.
 //   - value: Within the bounds of the option.
 //
 // Returns: ACCEL_OK, NOT_FOUND or INVALID_ARGUMENT.
@@ -15072,7 +15072,7 @@ func (optimizer *Optimizer) StateDict() (out any, err error) {
 // LoadStateDict is accel_optimizer_load_state_dict. Takes back the state of an optimizer.
 //
 //   - optimizer: An optimizer.
-//   - stateDict: As accel_optimizer_state_dict() returns it; copied.
+//   - stateDict: A state dict in the form of accel_optimizer_state_dict(); copied.
 //
 // Returns: ACCEL_OK, SHAPE_MISMATCH or INVALID_ARGUMENT; nothing changes then.
 func (optimizer *Optimizer) LoadStateDict(stateDict any) error {
@@ -15127,7 +15127,7 @@ func SchedulerGroupLambda(optimizer *Optimizer, lambda LRGroupLambdaFunc) (out *
 
 // SchedulerStepLR is accel_scheduler_step_lr. Multiplies by gamma every step_size steps.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - stepSize: At least 1.
 //   - gamma: The factor.
 //
@@ -15147,10 +15147,10 @@ func SchedulerStepLR(optimizer *Optimizer, stepSize int64, gamma float64) (out *
 // SchedulerCosine is accel_scheduler_cosine. Rises linearly for warmup_steps, then falls along half a cosine to
 // min_factor at total_steps.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - warmupSteps: Steps.
 //   - totalSteps: Steps.
-//   - minFactor: Of the initial rate.
+//   - minFactor: The lowest factor of the initial rate.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func SchedulerCosine(optimizer *Optimizer, warmupSteps int64, totalSteps int64, minFactor float64) (out *Scheduler, err error) {
@@ -15168,7 +15168,7 @@ func SchedulerCosine(optimizer *Optimizer, warmupSteps int64, totalSteps int64, 
 // SchedulerLinearWarmup is accel_scheduler_linear_warmup. Rises linearly for warmup_steps, then falls linearly to 0
 // at total_steps.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - warmupSteps: Steps.
 //   - totalSteps: Steps.
 //
@@ -15188,7 +15188,7 @@ func SchedulerLinearWarmup(optimizer *Optimizer, warmupSteps int64, totalSteps i
 // SchedulerCosineHardRestarts is accel_scheduler_cosine_hard_restarts. Rises linearly for warmup_steps, then falls
 // num_cycles times along half a cosine to 0, each time from the full rate.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - warmupSteps: Steps.
 //   - totalSteps: Steps.
 //   - numCycles: At least 1.
@@ -15208,7 +15208,7 @@ func SchedulerCosineHardRestarts(optimizer *Optimizer, warmupSteps int64, totalS
 
 // SchedulerConstantWithWarmup is accel_scheduler_constant_with_warmup. Rises linearly for warmup_steps, and stays.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - warmupSteps: Steps.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -15227,7 +15227,7 @@ func SchedulerConstantWithWarmup(optimizer *Optimizer, warmupSteps int64) (out *
 // SchedulerInverseSqrt is accel_scheduler_inverse_sqrt. Rises linearly for warmup_steps, then falls as 1 / sqrt((step
 // + timescale - warmup_steps) / timescale).
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - warmupSteps: Steps.
 //   - timescale: ACCEL_UNSET_INT64: warmup_steps, or 10000 without a warm-up.
 //
@@ -15246,7 +15246,7 @@ func SchedulerInverseSqrt(optimizer *Optimizer, warmupSteps int64, timescale int
 
 // SchedulerMultiStep is accel_scheduler_multi_step. Multiplies by gamma at each milestone.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - milestones: Steps, in any order; a repeated one counts twice.
 //   - gamma: The factor.
 //
@@ -15266,7 +15266,7 @@ func SchedulerMultiStep(optimizer *Optimizer, milestones []int64, gamma float64)
 // SchedulerConstant is accel_scheduler_constant. The initial rate times factor for total_iters steps, then the
 // initial rate.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - factor: Above 0, at most 1.
 //   - totalIters: At least 1.
 //
@@ -15286,7 +15286,7 @@ func SchedulerConstant(optimizer *Optimizer, factor float64, totalIters int64) (
 // SchedulerLinear is accel_scheduler_linear. From start_factor to end_factor of the initial rate in total_iters
 // steps, along a line.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - startFactor: Above 0, at most 1.
 //   - endFactor: 0 to 1.
 //   - totalIters: At least 1.
@@ -15306,7 +15306,7 @@ func SchedulerLinear(optimizer *Optimizer, startFactor float64, endFactor float6
 
 // SchedulerExponential is accel_scheduler_exponential. Multiplies by gamma in each step.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - gamma: The factor.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -15325,7 +15325,7 @@ func SchedulerExponential(optimizer *Optimizer, gamma float64) (out *Scheduler, 
 // SchedulerPolynomial is accel_scheduler_polynomial. The initial rate times (1 - step / total_iters) to the power,
 // and 0 from total_iters on.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - totalIters: At least 1.
 //   - power: Not negative.
 //
@@ -15345,7 +15345,7 @@ func SchedulerPolynomial(optimizer *Optimizer, totalIters int64, power float64) 
 // SchedulerCosineAnnealing is accel_scheduler_cosine_annealing. From the initial rate to eta_min in t_max steps along
 // half a cosine, and back in the next t_max (Loshchilov, Hutter, 2017, without the restarts).
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - tMax: At least 1.
 //   - etaMin: The lowest rate.
 //
@@ -15365,7 +15365,7 @@ func SchedulerCosineAnnealing(optimizer *Optimizer, tMax int64, etaMin float64) 
 // SchedulerCosineWarmRestarts is accel_scheduler_cosine_warm_restarts. From the initial rate to eta_min along half a
 // cosine, again and again: in t_0 steps, then in t_0 * t_mult, ... (Loshchilov, Hutter, "SGDR", 2017).
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - t0: At least 1.
 //   - tMult: At least 1.
 //   - etaMin: The lowest rate.
@@ -15444,7 +15444,7 @@ func SchedulerCyclic(optimizer *Optimizer, baseLR float64, maxLR float64, option
 // SchedulerPlateau is accel_scheduler_plateau. Reduces the rates when a metric does not get better any more. It steps
 // with accel_scheduler_step_metric() only.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -15552,7 +15552,7 @@ func (scheduler *Scheduler) Step() error {
 // however many ranks there are.
 //
 //   - scheduler: One made by accel_scheduler_plateau(), or the prepared one of it.
-//   - metric: The same on all ranks. NaN is not an improvement.
+//   - metric: The metric, equal on all ranks. NaN is not an improvement.
 //
 // Returns: ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.
 func (scheduler *Scheduler) StepMetric(metric float64) error {
@@ -15620,7 +15620,7 @@ func (scheduler *Scheduler) StateDict() (out any, err error) {
 // were made: a setting that differs is reported as a warning.
 //
 //   - scheduler: A scheduler of the same kind.
-//   - stateDict: As above, or as torch made it.
+//   - stateDict: See above, or as torch made it.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT; nothing changes then.
 func (scheduler *Scheduler) LoadStateDict(stateDict any) error {
@@ -15728,7 +15728,7 @@ func DatasetRagged(values []*Tensor, offsets *Tensor) (out *Dataset, err error) 
 // without a header (.bin), as tokens are stored.
 //
 //   - path: The file. One that begins as .npy is one.
-//   - dtype: Of the numbers; for .npy ACCEL_UNSET, or what it must be.
+//   - dtype: The dtype of the numbers; for .npy ACCEL_UNSET, or the dtype that the file must have.
 //
 // Returns: ACCEL_OK, NOT_FOUND, TYPE_MISMATCH, UNSUPPORTED, or CORRUPT for a file that was cut short.
 func TensorMapFile(path string, dtype Dtype) (out *Tensor, err error) {
@@ -15915,7 +15915,7 @@ func DatasetImages(folder string, options *ImageOptions) (out *Dataset, err erro
 // DatasetArrow is accel_dataset_arrow. A record batch of Arrow; an item is a map from columns to rows. Numbers, bool,
 // text, and lists of numbers; numbers stay where they are.
 //
-//   - schema: Of the batch; consumed in any case.
+//   - schema: The schema of the batch; consumed in any case.
 //   - array: The batch; consumed in any case. It is released when nothing uses its memory any more.
 //   - nullValue: Stands for nulls, with "" for text and no entries for lists; ACCEL_UNSET_DOUBLE: a null is an error.
 //
@@ -15935,9 +15935,9 @@ func DatasetArrow(schema unsafe.Pointer, array unsafe.Pointer, nullValue float64
 // IPC files, Parquet files and tables.
 //
 //   - stream: Read to its end; consumed in any case.
-//   - nullValue: As in accel_dataset_arrow().
+//   - nullValue: Same as accel_dataset_arrow().
 //
-// Returns: As accel_dataset_arrow(); IO when the stream fails.
+// Returns: Same as accel_dataset_arrow(); IO when the stream fails.
 func DatasetArrowStream(stream unsafe.Pointer, nullValue float64) (out *Dataset, err error) {
 	var cOut *C.accel_dataset_t
 	var failure C.go_failure
@@ -15949,8 +15949,8 @@ func DatasetArrowStream(stream unsafe.Pointer, nullValue float64) (out *Dataset,
 	return
 }
 
-// NewDataset is accel_dataset_create. The program's own items by number. They are made on the thread of the outer
-// call; a loader with workers calls from several threads at once.
+// NewDataset is accel_dataset_create. A map-style dataset whose items the program makes. They are made on the thread
+// of the outer call; a loader with workers calls from several threads at once.
 //
 //   - length: Says how many there are.
 //   - item: Makes one.
@@ -15992,7 +15992,7 @@ func DatasetCreateStream(begin StreamBeginFunc, next StreamNextFunc, skip Stream
 
 // AsStream is accel_dataset_as_stream. The items of a dataset as a stream.
 //
-//   - dataset: Items by number.
+//   - dataset: A map-style dataset.
 //   - seed: Another order in each epoch, as of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their
 //     numbers.
 //
@@ -16012,9 +16012,9 @@ func (dataset *Dataset) AsStream(seed int64) (out *Dataset, err error) {
 // DatasetMerge is accel_dataset_merge. Several datasets as one stream: where each item comes from is drawn by weight,
 // from seed and epoch alone, so that the order is the same in every run and on every rank.
 //
-//   - sources: Streams, or items by number in their order.
+//   - sources: Streams, or map-style datasets, which are read in the order of their items.
 //   - weights: A list with a number above 0 for each; their sum may be anything. NULL: all the same.
-//   - seed: Of the draws.
+//   - seed: The seed of the draws.
 //   - end: ACCEL_MERGE_END_*.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -16042,7 +16042,7 @@ func DatasetMerge(sources []*Dataset, weights any, seed int64, end MergeEnd) (ou
 
 // DatasetConcatenate is accel_dataset_concatenate. Datasets one behind the other.
 //
-//   - datasets: Items by number.
+//   - datasets: Map-style datasets.
 //
 // Returns: ACCEL_OK, INVALID_ARGUMENT, or UNSUPPORTED for a stream.
 func DatasetConcatenate(datasets []*Dataset) (out *Dataset, err error) {
@@ -16162,7 +16162,7 @@ func SamplerSeedableRandom(length int64, seed int64) (out *Sampler, err error) {
 //   - length: Items.
 //   - numSamples: Draws of an epoch.
 //   - replacement: 1: an item may come again at once.
-//   - seed: Of generator(seed + epoch).
+//   - seed: The seed of generator(seed + epoch).
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func SamplerRandomDraws(length int64, numSamples int64, replacement bool, seed int64) (out *Sampler, err error) {
@@ -16181,7 +16181,7 @@ func SamplerRandomDraws(length int64, numSamples int64, replacement bool, seed i
 //   - weights: Of each item, of any sum; an item of weight 0 is never drawn.
 //   - numSamples: Draws of an epoch.
 //   - replacement: 1: an item may be drawn again. 0: num_samples is at most the number of weights above 0.
-//   - seed: Of generator(seed + epoch).
+//   - seed: The seed of generator(seed + epoch).
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func SamplerWeighted(weights []float64, numSamples int64, replacement bool, seed int64) (out *Sampler, err error) {
@@ -16199,7 +16199,7 @@ func SamplerWeighted(weights []float64, numSamples int64, replacement bool, seed
 //
 //   - indices: From 0; they may repeat.
 //   - shuffle: 1: a new order in every epoch. 0: as given.
-//   - seed: Of generator(seed + epoch).
+//   - seed: The seed of generator(seed + epoch).
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func SamplerSubset(indices []int64, shuffle bool, seed int64) (out *Sampler, err error) {
@@ -16220,7 +16220,7 @@ func SamplerSubset(indices []int64, shuffle bool, seed int64) (out *Sampler, err
 //   - lengths: Of each item.
 //   - batchSize: The loader's, of all ranks together.
 //   - groupBatches: Batches that are sorted together; ACCEL_UNSET_INT64: a quarter of all, from 1 to 50.
-//   - seed: Of generator(seed + epoch).
+//   - seed: The seed of generator(seed + epoch).
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func SamplerLengthGrouped(lengths []int64, batchSize int64, groupBatches int64, seed int64) (out *Sampler, err error) {
@@ -16241,7 +16241,7 @@ func SamplerLengthGrouped(lengths []int64, batchSize int64, groupBatches int64, 
 //   - numReplicas: Ranks.
 //   - rank: This one.
 //   - shuffle: 1: of the permutation of generator(seed + epoch). 0: of the sequence.
-//   - seed: The same on all ranks.
+//   - seed: Equal on all ranks.
 //   - dropLast: 1: a tail that does not reach all ranks is left out; 0: it is filled up with items from the start.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -16517,7 +16517,7 @@ func (loader *Dataloader) StateDict() (out any, err error) {
 // taken. With another number of ranks, or another batch size, it begins with the next item of all ranks' order.
 //
 //   - loader: A loader over the same data; threads and prefetch may differ.
-//   - stateDict: As above.
+//   - stateDict: See above.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func (loader *Dataloader) LoadStateDict(stateDict any) error {
@@ -16616,7 +16616,7 @@ func TokenizerLoad(path string) (out *Tokenizer, err error) {
 //   - json: The content of a tokenizer.json.
 //   - config: The content of a tokenizer_config.json, or NULL.
 //
-// Returns: As accel_tokenizer_load().
+// Returns: Same as accel_tokenizer_load().
 func TokenizerFromJSON(json string, config string) (out *Tokenizer, err error) {
 	var given arguments
 	defer given.end()
@@ -16634,7 +16634,7 @@ func TokenizerFromJSON(json string, config string) (out *Tokenizer, err error) {
 //
 //   - tokenizer: A tokenizer.
 //   - text_: STRING or BYTES, or a list of two: a pair.
-//   - options: NULL: defaults. Those of batches do not count.
+//   - options: NULL: defaults. Options of batches are ignored.
 //
 // Returns: ACCEL_OK; TYPE_MISMATCH; INVALID_ARGUMENT for BYTES that are not UTF-8, with the position, and for a
 // max_length that the special tokens do not fit in.
@@ -16665,8 +16665,8 @@ func (tokenizer *Tokenizer) Encode(text_ any, options *EncodeOptions) (out *Tens
 //   - texts: A list of texts or pairs, as accel_tokenizer_encode() takes them.
 //   - options: NULL: defaults.
 //
-// Returns: As accel_tokenizer_encode(), with the number of the text; INVALID_ARGUMENT for texts of different lengths
-// without a padding token.
+// Returns: Same as accel_tokenizer_encode(), with the number of the text; INVALID_ARGUMENT for texts of different
+// lengths without a padding token.
 func (tokenizer *Tokenizer) EncodeBatch(texts any, options *EncodeOptions) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -16778,7 +16778,7 @@ func (stream *DecodeStream) Finish() (out any, err error) {
 // TokenToID is accel_tokenizer_token_to_id. The id of a token.
 //
 //   - tokenizer: A tokenizer.
-//   - token: As it stands in the vocabulary.
+//   - token: The token, written as in the vocabulary.
 //
 // Returns: ACCEL_OK or NOT_FOUND.
 func (tokenizer *Tokenizer) TokenToID(token string) (out int64, err error) {
@@ -16875,10 +16875,10 @@ func (tokenizer *Tokenizer) ChatText(messages any, options *ChatOptions) (out an
 // template has put there itself.
 //
 //   - tokenizer: A tokenizer.
-//   - messages: As accel_tokenizer_chat_text().
-//   - options: As accel_tokenizer_chat_text().
+//   - messages: Same as accel_tokenizer_chat_text().
+//   - options: Same as accel_tokenizer_chat_text().
 //
-// Returns: As accel_tokenizer_chat_text().
+// Returns: Same as accel_tokenizer_chat_text().
 func (tokenizer *Tokenizer) EncodeChat(messages any, options *ChatOptions) (out *Tensor, err error) {
 	var given arguments
 	defer given.end()
@@ -16954,8 +16954,8 @@ func DatasetChats(path string, suffix string, tokenizer *Tokenizer, maxLength in
 // SplitLayers is accel_split_layers. Splits the layers of a model over the ranks along the axis "tensor" of the mesh,
 // in place, ahead of accel_prepare_model(), which then takes them as they are. For models that no process has the
 // memory of: one without memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model()
-// reads of each weight only what this rank stores. Of other models a rank has one whole parameter after the other.
-// What has no memory yet when the model is prepared gets its layer's initial values, those of a model that is not
+// reads of each weight only what this rank stores. For other models a rank has one whole parameter after the other. A
+// parameter without memory when the model is prepared gets its layer's initial values, those of a model that is not
 // split.
 //
 //   - state: A state.
@@ -17051,7 +17051,7 @@ func (state *State) ContextParallelGather(part *Tensor, dim int64) (out *Tensor,
 // ContextParallelPositions is accel_context_parallel_positions. The positions that this rank of the axis context has.
 //
 //   - state: A state.
-//   - length: That of the whole sequence.
+//   - length: The length of the whole sequence.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for a length that cannot be split.
 func (state *State) ContextParallelPositions(length int64) (out *Tensor, err error) {
@@ -17185,7 +17185,7 @@ func (state *State) ParallelReduceScatter(input *Tensor, dim int64) (out *Tensor
 //   - join: Different dimensions; negative: from the last one.
 //   - whole: The size of `join` in the result; -1: the number of ranks times that of the part.
 //
-// Returns: As accel_parallel_gather().
+// Returns: Same as accel_parallel_gather().
 func (state *State) ParallelAllToAll(input *Tensor, split int64, join int64, whole int64) (out *Tensor, err error) {
 	var cOut *C.accel_tensor_t
 	var failure C.go_failure
@@ -17228,7 +17228,7 @@ func (state *State) ParallelClassScores(scores *Tensor, classes int64) (out *Ten
 
 // PipelineForward is accel_pipeline_forward. Passes a batch through the stages of a model, which are on the ranks of
 // the state in their order: each rank computes its stage of one chunk of rows, and sends what the stage returns to
-// the next rank, while the former one computes the next chunk. No gradients are recorded. What passes are trees of
+// the next rank, while the former one computes the next chunk. No gradients are recorded. Stages pass trees of
 // tensors, numbers and texts, of any sizes. With several rounds the first stage gets for a chunk, in each round but
 // the first, what the last stage returned for it in the round before: a model that generates passes on the tokens,
 // and with as many chunks as ranks all stages compute at once. A chunk is at its end when a stage returns NONE: no
@@ -17302,8 +17302,8 @@ func PipelineCreate(parts []*Module) (out *Module, err error) {
 // and may leave out what their stages do not take.
 //
 //   - state: A state.
-//   - module: What accel_prepare_model() gave. Its accel_module_call() computes a forward alone, and only in
-//     evaluation, if the axis pipeline has several ranks.
+//   - module: A prepared model. Its accel_module_call() computes a forward alone, and only in evaluation, if the axis
+//     pipeline has several ranks.
 //   - inputs: On the rank with the first stage, a tensor, a list or tuple of the model's inputs, or a map by their
 //     names; dimension 0 of each tensor has the rows. NULL on others.
 //   - targets: On the rank with the last stage, what the loss compares with: tensors with as many rows. NULL on
@@ -17344,7 +17344,7 @@ func (state *State) PipelineStep(module *Module, inputs any, targets any, lossNa
 // PipelineDescribe is accel_pipeline_describe. The stages of a prepared model: which parts each has, on which rank,
 // with how many parameters, the memory that these take, and the share of the costs.
 //
-//   - module: What accel_prepare_model() gave.
+//   - module: A prepared model.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.
 func PipelineDescribe(module *Module) (out string, err error) {
@@ -17412,7 +17412,7 @@ func (state *State) GradScalerState() (out any, err error) {
 // two steps.
 //
 //   - state: A state whose losses are scaled.
-//   - scalerState: What accel_grad_scaler_state() gave, or a state of torch.amp.GradScaler.
+//   - scalerState: A state of accel_grad_scaler_state(), or a state of torch.amp.GradScaler.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT that names what is missing or wrong; INVALID_STATE when losses are not scaled.
 func (state *State) LoadGradScalerState(scalerState any) error {
@@ -17640,7 +17640,7 @@ func (state *State) SetFp8Filter(filter Fp8FilterFunc) error {
 
 // Fp8Describe is accel_fp8_describe. Describes the 8-bit layers of a prepared model.
 //
-//   - module: What accel_prepare_model() gave.
+//   - module: A prepared model.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for a module that is not prepared.
 func Fp8Describe(module *Module) (out any, err error) {
@@ -17712,7 +17712,7 @@ func (state *State) LomoBackward(loss *Tensor, lr float64) error {
 //   - count_: Items in this micro-batch on this rank; 0 when all of them are padding.
 //   - options: NULL: defaults.
 //
-// Returns: As accel_backward(); INVALID_ARGUMENT for a negative count.
+// Returns: Same as accel_backward(); INVALID_ARGUMENT for a negative count.
 func (state *State) BackwardSum(lossSum *Tensor, count_ int64, options *BackwardOptions) error {
 	var given arguments
 	defer given.end()
@@ -17807,7 +17807,7 @@ func (state *State) LocalSGD(module *Module, localSGDSteps int64, options *Local
 
 // LocalSGDStep is accel_local_sgd_step. Counts a step of the optimizer, and averages the weights when it is time to.
 //
-//   - scope: Of accel_local_sgd_begin().
+//   - scope: A scope of accel_local_sgd_begin().
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for another scope; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
 func LocalSGDStep(scope *Scope) (averaged bool, err error) {
@@ -17825,7 +17825,7 @@ func LocalSGDStep(scope *Scope) (averaged bool, err error) {
 // LocalSGDStateDict is accel_local_sgd_state_dict. Gets the state that a resumed run needs besides the weights: the
 // steps, and the weights and momentum of the outer optimizer.
 //
-//   - scope: Of accel_local_sgd_begin().
+//   - scope: A scope of accel_local_sgd_begin().
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for another scope.
 func LocalSGDStateDict(scope *Scope) (out any, err error) {
@@ -17842,8 +17842,8 @@ func LocalSGDStateDict(scope *Scope) (out any, err error) {
 
 // LocalSGDLoadStateDict is accel_local_sgd_load_state_dict. Takes that state back.
 //
-//   - scope: Of accel_local_sgd_begin(), with the same options.
-//   - stateDict: As above; copied.
+//   - scope: A scope of accel_local_sgd_begin(), with the same options.
+//   - stateDict: See above; copied.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT, SHAPE_MISMATCH; nothing changes then.
 func LocalSGDLoadStateDict(scope *Scope, stateDict any) error {
@@ -17988,7 +17988,7 @@ func (state *State) ClipGradNorm(module *Module, maxNorm float64, normType float
 //   - module: Its parameters.
 //   - clipValue: Not negative.
 //
-// Returns: As accel_clip_grad_norm().
+// Returns: Same as accel_clip_grad_norm().
 func (state *State) ClipGradValue(module *Module, clipValue float64) error {
 	var failure C.go_failure
 	code := C.go_accel_clip_grad_value(state.c(), module.c(), C.double(clipValue), &failure)
@@ -18035,7 +18035,7 @@ func (state *State) StepCapture(step *Module, options *CaptureOptions) (out *Mod
 
 // StepCaptureCounts is accel_step_capture_counts. Counts what a captured step has done.
 //
-//   - step: Of accel_step_capture().
+//   - step: A step of accel_step_capture().
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for another module.
 func StepCaptureCounts(step *Module) (steps int64, captures int64, replays int64, err error) {
@@ -18121,7 +18121,7 @@ func (parameters *Parameters) Module() (out *Module, err error) {
 // accel_accumulate_begin(), accel_parameters_grad_ready(), accel_parameters_synchronize(), accel_clip_grad_norm(),
 // accel_optimizer_step() and accel_optimizer_zero_grad().
 //
-//   - parameters: What accel_parameters_register() or accel_parameters_create() returned.
+//   - parameters: Parameters of accel_parameters_register() or accel_parameters_create().
 //   - optimizer: A prepared optimizer of their module.
 //   - gradients: A map of the names of trainable parameters to tensors of their shapes, on any device, in any
 //     floating dtype and with any strides. Only read, and not after the call. Gradients in the memory of
@@ -18188,7 +18188,7 @@ func NewParameters(state *State, module *Module, options *ParametersOptions) (ou
 // and of this micro-batch only.
 //
 //   - parameters: The parameters.
-//   - index: Of the parameter.
+//   - index: The index of the parameter.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func (parameters *Parameters) Gradient(index int) (out *Tensor, err error) {
@@ -18208,7 +18208,7 @@ func (parameters *Parameters) Gradient(index int) (out *Tensor, err error) {
 // several threads, while none of the rank calls another collective.
 //
 //   - parameters: The parameters.
-//   - index: Of the parameter.
+//   - index: The index of the parameter.
 //   - gradient: Copied in the first micro-batch of a window, added in the others. NULL: the application has written,
 //     or in later micro-batches added, it in the memory of accel_parameters_gradient().
 //
@@ -18276,7 +18276,7 @@ func (parameters *Parameters) Unshard(module string, wait int32) error {
 // rows of this rank again.
 //
 //   - parameters: The parameters.
-//   - module: As there.
+//   - module: See there.
 //
 // Returns: ACCEL_OK; NOT_FOUND that lists the modules.
 func (parameters *Parameters) Reshard(module string) error {
@@ -18536,8 +18536,8 @@ func (state *State) FindExecutableBatchSize(function BatchSizeFunc, reduce Reduc
 	return
 }
 
-// FreeMemory is accel_free_memory. Lets go of all prepared objects, of the memory that is kept for the next large CPU
-// tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. Objects
+// FreeMemory is accel_free_memory. Lets go of all prepared objects, of the memory that is cached for the next large
+// CPU tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. Objects
 // registered for checkpoints stay.
 //
 //   - state: A state.
@@ -18550,8 +18550,9 @@ func (state *State) FreeMemory() error {
 	return status(code, failure)
 }
 
-// EmptyCache is accel_empty_cache. Returns memory that is kept for later tensors to the system and to other programs:
-// memory of large CPU tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
+// EmptyCache is accel_empty_cache. Returns memory that is cached for later tensors to the system and to other
+// programs: memory of large CPU tensors, of large results of a gather or a reduce, and of the device. Memory in use
+// stays.
 //
 //   - state: A state.
 //
@@ -18610,7 +18611,7 @@ func ComputeModuleSizes(module *Module, options *DeviceMapOptions, buffersOnly b
 
 // GetModuleLeaves is accel_get_module_leaves. The names in a map of sizes that have nothing below them.
 //
-//   - sizes: What accel_compute_module_sizes() gave.
+//   - sizes: The map of accel_compute_module_sizes().
 //
 // Returns: ACCEL_OK; TYPE_MISMATCH.
 func GetModuleLeaves(sizes any) (out any, err error) {
@@ -18636,7 +18637,7 @@ func GetModuleLeaves(sizes any) (out any, err error) {
 //   - module: A model.
 //   - options: NULL: defaults. dtype, special_dtypes and no_split_module_classes have an effect.
 //
-// Returns: As accel_compute_module_sizes().
+// Returns: Same as accel_compute_module_sizes().
 func GetMaxLayerSize(module *Module, options *DeviceMapOptions) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -18785,7 +18786,7 @@ func GetMaxMemory(maxMemory any) (out any, err error) {
 //   - maxMemory: A map, or NONE, of which a single accelerator then gets 90 %.
 //   - options: NULL: defaults. dtype, special_dtypes, no_split_module_classes and low_zero have an effect.
 //
-// Returns: As accel_get_max_memory(); NOT_FOUND for a dtype that is not known.
+// Returns: Same as accel_get_max_memory(); NOT_FOUND for a dtype that is not known.
 func GetBalancedMemory(module *Module, maxMemory any, options *DeviceMapOptions) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -18941,9 +18942,10 @@ func VerifyDeviceMap(module *Module) (out bool, err error) {
 //
 //   - module: A model.
 //   - checkpoint: A file of safetensors or of torch, an index of several, or a folder with one of them.
-//   - deviceMap: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What
-//     is on "disk" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the
-//     checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
+//   - deviceMap: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. A
+//     weight on "disk" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to
+//     the checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written
+//     there.
 //   - options: NULL: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
 //
 // Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected or missing with strict; SHAPE_MISMATCH;
@@ -18972,14 +18974,15 @@ func LoadCheckpointInModel(module *Module, checkpoint string, deviceMap any, opt
 //
 //   - state: With broadcast_from_rank0 that whose ranks get the weights, unless it is in the options; else NULL.
 //   - module: A model, usually of accel_init_empty_weights_begin().
-//   - checkpoint: As above.
+//   - checkpoint: See above.
 //   - deviceMap: A map, or one of "auto" (as "balanced"), "balanced", "balanced_low_0", "sequential"; NONE: the
-//     weights are loaded, and nothing is dispatched. What is on "disk" stays in the files of the checkpoint. What
-//     these lack and the model has in memory, and all of it with broadcast_from_rank0, is written to offload_folder.
+//     weights are loaded, and nothing is dispatched. Weights on "disk" stay in the files of the checkpoint. Weights
+//     that these lack and the model has in memory, and all of them with broadcast_from_rank0, are written to
+//     offload_folder.
 //   - maxMemory: A map device -> bytes for these, or NONE: what is free.
 //   - options: NULL: defaults.
 //
-// Returns: As accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.
+// Returns: Same as accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.
 func (state *State) LoadCheckpointAndDispatch(module *Module, checkpoint string, deviceMap any, maxMemory any, options *DispatchOptions) (outDeviceMap any, err error) {
 	var given arguments
 	defer given.end()
@@ -19037,8 +19040,8 @@ func DispatchModel(module *Module, deviceMap any, stateDict any, options *Dispat
 //     state dict has stay. NULL or NONE: its own.
 //   - options: NULL: defaults; main_device has no effect.
 //
-// Returns: As accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT without a
-// device for a model whose first parameter is a meta tensor.
+// Returns: Same as accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT
+// without a device for a model whose first parameter is a meta tensor.
 func CPUOffload(module *Module, device *Device, stateDict any, options *DispatchOptions) error {
 	var given arguments
 	defer given.end()
@@ -19061,7 +19064,7 @@ func CPUOffload(module *Module, device *Device, stateDict any, options *Dispatch
 //   - device: The CPU or an accelerator. NULL: the device of the first parameter.
 //   - options: NULL: defaults; main_device and offload_folder have no effect.
 //
-// Returns: As accel_cpu_offload(); IO.
+// Returns: Same as accel_cpu_offload(); IO.
 func DiskOffload(module *Module, offloadFolder string, device *Device, options *DispatchOptions) error {
 	var given arguments
 	defer given.end()
@@ -19153,7 +19156,7 @@ func AlignModuleDevice(module *Module, device *Device, body func(*Scope) error) 
 //   - module: A model.
 //   - inputs: A list of inputs by place for each batch.
 //
-// Returns: As accel_module_call(), of the first batch that failed.
+// Returns: Same as accel_module_call(), of the first batch that failed.
 func (module *Module) CallBatches(inputs []any) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -19224,8 +19227,8 @@ func (hook *OffloadHook) Remove() error {
 // below it along.
 //
 //   - module: A model.
-//   - storageDtype: Of parameters between forwards, such as float8_e4m3fn.
-//   - computeDtype: Of parameters in forwards.
+//   - storageDtype: The dtype of parameters between forwards, such as float8_e4m3fn.
+//   - computeDtype: The dtype of parameters in forwards.
 //   - skipModulesPattern: Regular expressions with commas between them: modules with a match in their path are left
 //     out. May be NULL.
 //   - skipModulesClasses: Names of classes with commas between them that are left out. May be NULL.
@@ -19455,12 +19458,12 @@ func Save(value any, metadata any, path string, options *SaveOptions) error {
 // before the file is there.
 //
 //   - state: A state.
-//   - value: As there; only looked at where it is written.
-//   - metadata: As there; only looked at where it is written.
-//   - path: As there; only looked at where it is written.
+//   - value: See there; only looked at where it is written.
+//   - metadata: See there; only looked at where it is written.
+//   - path: See there; only looked at where it is written.
 //   - options: NULL: defaults.
 //
-// Returns: As there.
+// Returns: See there.
 func (state *State) SaveOnMainProcess(value any, metadata any, path string, options *SaveOptions) error {
 	var given arguments
 	defer given.end()
@@ -19481,7 +19484,7 @@ func (state *State) SaveOnMainProcess(value any, metadata any, path string, opti
 //
 //   - path: The file.
 //
-// Returns: As accel_load().
+// Returns: Same as accel_load().
 func LoadMetadata(path string) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -19532,8 +19535,8 @@ func Load(path string, options *LoadOptions) (out any, err error) {
 //   - deviceMap: A map path of a module -> device: tensors come there; those on "disk", and those that it does not
 //     name, are on the CPU. NONE or NULL: all are.
 //
-// Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files, and for metadata that do not
-// name a framework; INVALID_ARGUMENT for weights of another one than torch; TYPE_MISMATCH for a file of something
+// Returns: Same as accel_load(); CORRUPT for an index whose tensors are not in their files, and for metadata that do
+// not name a framework; INVALID_ARGUMENT for weights of another one than torch; TYPE_MISMATCH for a file of something
 // else; UNSUPPORTED for a device that is not there.
 func LoadStateDict(path string, deviceMap any) (out any, err error) {
 	var given arguments
@@ -19589,9 +19592,9 @@ func (state *State) SaveModel(module *Module, folder string, options *SaveModelO
 //   - folder: Made if missing. May be `source`, whose weights are then replaced.
 //   - options: NULL: defaults.
 //
-// Returns: As accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and
-// for a model whose layers have several kinds of int8 by rows, or such a kind beside others, or several compute
-// dtypes.
+// Returns: Same as accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the
+// source, and for a model whose layers have several kinds of int8 by rows, or such a kind beside others, or several
+// compute dtypes.
 func (state *State) SaveModelFolder(module *Module, source string, folder string, options *SaveModelOptions) error {
 	var given arguments
 	defer given.end()
@@ -19712,7 +19715,7 @@ func (state *State) CheckpointProgress() (written int64, total int64, err error)
 // positions of loaders, is a warning in the log that names it. All ranks must call.
 //
 //   - state: A state.
-//   - folder: What accel_save_state() wrote. NULL: the newest of automatic naming.
+//   - folder: A folder that accel_save_state() wrote. NULL: the newest of automatic naming.
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces
@@ -19738,8 +19741,8 @@ func (state *State) LoadState(folder string, options *LoadStateOptions) error {
 // state. The main process writes it.
 //
 //   - state: A state.
-//   - name: Of its file, `custom_<name>.bin`; unique. NULL: `custom_checkpoint_<number>.pkl`, as in Accelerate, with
-//     the numbers of those without names in the order of their registration.
+//   - name: The name in its file, `custom_<name>.bin`; unique. NULL: `custom_checkpoint_<number>.pkl`, as in
+//     Accelerate, with the numbers of those without names in the order of their registration.
 //   - save: The functions; user_data and destroy belong to both.
 //   - load: The functions; user_data and destroy belong to both.
 //
@@ -19811,7 +19814,7 @@ func (state *State) RegisterLoadStatePreHook(hook CheckpointHookFunc) (id int64,
 // RemoveCheckpointHook is accel_remove_checkpoint_hook. Removes a hook of saves or loads.
 //
 //   - state: A state.
-//   - id: What accel_register_save_state_pre_hook() or accel_register_load_state_pre_hook() gave.
+//   - id: The id from accel_register_save_state_pre_hook() or accel_register_load_state_pre_hook().
 //
 // Returns: ACCEL_OK or NOT_FOUND.
 func (state *State) RemoveCheckpointHook(id int64) error {
@@ -19824,7 +19827,7 @@ func (state *State) RemoveCheckpointHook(id int64) error {
 // CheckpointVerify is accel_checkpoint_verify. Compares all files of a checkpoint with the sizes and hashes of its
 // manifest.
 //
-//   - folder: What accel_save_state() wrote.
+//   - folder: A folder that accel_save_state() wrote.
 //
 // Returns: ACCEL_OK, also with problems; NOT_FOUND for a folder without a manifest; CORRUPT when that is damaged
 // itself.
@@ -19843,7 +19846,7 @@ func CheckpointVerify(folder string) (out any, err error) {
 
 // CheckpointList is accel_checkpoint_list. The checkpoints below a folder.
 //
-//   - folder: Of a project, its `checkpoints`, or any whose sub-folders are checkpoints.
+//   - folder: A project's folder, its `checkpoints`, or any folder whose sub-folders are checkpoints.
 //
 // Returns: ACCEL_OK; NOT_FOUND for a folder that is not there.
 func CheckpointList(folder string) (out any, err error) {
@@ -19959,7 +19962,7 @@ func (state *State) LoadFsdpModel(module *Module, folder string, options *FsdpFi
 //   - folder: Where the file or the folder goes; made if missing. All ranks must see it.
 //   - options: NULL: defaults.
 //
-// Returns: As accel_save_fsdp_model(); INVALID_STATE for a parameter of no prepared model, which has no name.
+// Returns: Same as accel_save_fsdp_model(); INVALID_STATE for a parameter of no prepared model, which has no name.
 func (state *State) SaveFsdpOptimizer(optimizer *Optimizer, folder string, options *FsdpFileOptions) error {
 	var given arguments
 	defer given.end()
@@ -19983,7 +19986,7 @@ func (state *State) SaveFsdpOptimizer(optimizer *Optimizer, folder string, optio
 //   - folder: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
 //   - options: NULL: defaults.
 //
-// Returns: As accel_load_fsdp_model(); INVALID_STATE for other parameters or groups than were saved.
+// Returns: Same as accel_load_fsdp_model(); INVALID_STATE for other parameters or groups than were saved.
 func (state *State) LoadFsdpOptimizer(optimizer *Optimizer, folder string, options *FsdpFileOptions) error {
 	var given arguments
 	defer given.end()
@@ -20028,7 +20031,7 @@ func MergeWeights(folder string, destination string, options *MergeWeightsOption
 //
 //   - state: A state.
 //   - projectName: The project. Characters that no file name may have become "_" in the folder's.
-//   - config: What the run was started with: a map, of any depth, which the trackers store; NULL: nothing.
+//   - config: The settings of the run: a map, of any depth, which the trackers store; NULL: nothing.
 //   - initKwargs: A map from a tracker's name to a map of its own options, see docs/observability.md; NULL: none.
 //   - options: NULL: defaults.
 //
@@ -20054,7 +20057,7 @@ func (state *State) InitTrackers(projectName string, config any, initKwargs any,
 // Log is accel_log. Hands the values of a step to every tracker. Takes microseconds: a thread writes them.
 //
 //   - state: A state.
-//   - values: A map from names to values. Numbers that are not finite are kept as such.
+//   - values: A map from names to values. Numbers that are not finite are written as such.
 //   - step: ACCEL_NO_STEP: none.
 //   - logKwargs: A map from a tracker's name to a map that its callback gets; NULL: none.
 //
@@ -20083,7 +20086,7 @@ func (state *State) Log(values any, step int64, logKwargs any) error {
 //   - values: The numbers.
 //   - step: ACCEL_NO_STEP: none.
 //
-// Returns: As accel_log().
+// Returns: Same as accel_log().
 func (state *State) LogScalars(names []string, values []float64, step int64) error {
 	var given arguments
 	defer given.end()
@@ -20164,7 +20167,7 @@ func (state *State) LogFigure(name string, bytes []byte, step int64) error {
 //
 //   - state: A state.
 //   - path: A file or a folder. It must stay until accel_flush_trackers().
-//   - name: Under which it is kept; NULL: as the file is named.
+//   - name: The name that it is stored under; NULL: the name of the file.
 //
 // Returns: ACCEL_OK; NOT_FOUND; as accel_log().
 func (state *State) LogArtifact(path string, name string) error {
@@ -20314,10 +20317,10 @@ func (tracker *Tracker) Location() (out string, err error) {
 // Log is accel_tracker_log. accel_log() for one tracker.
 //
 //   - tracker: A tracker.
-//   - values: As there.
-//   - step: As there.
+//   - values: See there.
+//   - step: See there.
 //
-// Returns: As there; INVALID_STATE after the tracker has ended.
+// Returns: See there; INVALID_STATE after the tracker has ended.
 func (tracker *Tracker) Log(values any, step int64) error {
 	var given arguments
 	defer given.end()
@@ -20382,7 +20385,7 @@ func (state *State) StepReportOfRanks(reset bool) (out any, err error) {
 // StepReportTable is accel_step_report_table. A step report as a table for people: a line a rank, milliseconds and
 // percent.
 //
-//   - report: Of accel_step_report() or accel_step_report_of_ranks().
+//   - report: A report of accel_step_report() or accel_step_report_of_ranks().
 //
 // Returns: ACCEL_OK; TYPE_MISMATCH for another value.
 func StepReportTable(report any) (out string, err error) {
@@ -20422,7 +20425,7 @@ func (state *State) CountTokens(nTokens int64) error {
 //   - flopsPerToken: Floating point operations of forward and backward, as the model needs them: 6 for each parameter
 //     of a transformer, and 12 x layers x width x length for attention, is the usual estimate (Chowdhery et al.,
 //     PaLM, 2022, appendix B).
-//   - peakFlopsPerSecond: Of this rank's device.
+//   - peakFlopsPerSecond: The peak of this rank's device.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for numbers that are not positive.
 func (state *State) SetModelFlops(flopsPerToken float64, peakFlopsPerSecond float64) error {
@@ -20465,7 +20468,7 @@ func (state *State) ServeMetrics(options *ServeMetricsOptions) (port int32, err 
 // blocks that wait for the next tensor, "reused": how often a tensor found a block waiting, "mapped": how often
 // not}}. All 0 where the memory is LibTorch's.
 //
-//   - resetPeak: 1: most_in_use begins again at in_use, after it has been told.
+//   - resetPeak: 1: most_in_use begins again at in_use, after it has been returned.
 //
 // Returns: ACCEL_OK.
 func MemoryReport(resetPeak bool) (out any, err error) {
@@ -20577,7 +20580,7 @@ func (logger *Logger) Log(level int32, message string, ranks LogRanks) error {
 //   - message: The text.
 //   - ranks: MAIN_PROCESS or ALL_PROCESSES.
 //
-// Returns: As accel_logger_log(); INVALID_ARGUMENT for IN_ORDER, which ranks would leave out unequally.
+// Returns: Same as accel_logger_log(); INVALID_ARGUMENT for IN_ORDER, which ranks would leave out unequally.
 func (logger *Logger) WarningOnce(message string, ranks LogRanks) error {
 	var given arguments
 	defer given.end()
@@ -20590,7 +20593,7 @@ func (logger *Logger) WarningOnce(message string, ranks LogRanks) error {
 // ProgressBegin is accel_progress_begin. Opens a progress bar on stderr, below those that are open.
 //
 //   - state: A state.
-//   - label: What stands before it; may be empty.
+//   - label: The text before the bar; may be empty.
 //   - total: How many there are; ACCEL_UNSET_INT64: unknown.
 //   - options: NULL: defaults.
 //   - show: Gets the lines instead of stderr, in accel_progress_update() and accel_progress_end(); NULL: stderr.
@@ -20620,11 +20623,11 @@ func (state *State) ProgressBegin(label string, total int64, options *ProgressOp
 // epoch the bar begins again. The loader's speed stays as it was.
 //
 //   - state: A state.
-//   - label: As there.
+//   - label: See there.
 //   - loader: A prepared loader.
 //   - options: NULL: defaults.
 //
-// Returns: As accel_progress_begin().
+// Returns: Same as accel_progress_begin().
 func (state *State) ProgressOfDataloader(label string, loader *Dataloader, options *ProgressOptions) (out *ProgressBar, err error) {
 	var given arguments
 	defer given.end()
@@ -20853,7 +20856,7 @@ func (profile *Profile) KeyAverages(groupByShapes bool) (out any, err error) {
 
 // ProfileTable is accel_profile_table. Key averages as a table for people.
 //
-//   - averages: Of accel_profile_key_averages().
+//   - averages: A value of accel_profile_key_averages().
 //   - sortBy: A number of its entries: "self_cpu_us", "cpu_us", "count", "self_cpu_memory", "flops", "device_us",
 //     "bytes".
 //   - rowLimit: Lines; 0: all.
@@ -21117,11 +21120,11 @@ func ConfigWriteBasic(mixedPrecision string, path string) (written int32, err er
 // ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of
 // accel_launch() that came before this one.
 //
-//   - options: What is started.
+//   - options: The processes to start.
 //   - function: Called in each process.
 //
 // Returns: ACCEL_OK: all ranks succeeded. Else the status of the first rank that failed, which accel_error_rank()
-// tells: the one of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED;
+// returns: the one of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED;
 // INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT;
 // IO.
 func Launch(options *LaunchOptions, function LaunchFunc) error {

@@ -55,8 +55,8 @@ typedef struct accel_fp8_options {
   accel_flag_t pad_inner_dim;               /* 1: features that are no multiple of 16 are filled up with zeros. Variable
                                              * ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO */
   const char *skip_names;                   /* Regular expression of the whole names of modules that are left out. Default: none */
-  accel_flag_t compress_activations;        /* 1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8
-                                             * bits, too; 0: as it is. Default 1 */
+  accel_flag_t compress_activations;        /* 1: what norms, GELU, SiLU, gates, dropout and attention save for the backward
+                                             * is saved in 8 bits, too; 0: as it is. Default 1 */
   int32_t reserved;                         /* 0 */
 } accel_fp8_options_t;
 
@@ -91,7 +91,7 @@ accel_set_fp8_filter(accel_state_t *state, accel_fp8_filter_fn filter, void *ACC
                      accel_destroy_fn ACCEL_NULLABLE destroy);
 
 /** Describes the 8-bit layers of a prepared model.
- * @param module What accel_prepare_model() gave.
+ * @param module A prepared model.
  * @param out A map: "scaling" and "format" STRING; "layers", a list with the names of the layers that compute in 8 bits; "skipped", a map
  * from the names of all other linear layers to the reason; "overflows" INT, the numbers that were cast since the preparation and
  * became the largest number because they were too large, or because of an infinity or a NaN. An empty map without fp8.

@@ -48,7 +48,8 @@ typedef struct accel_generate_options {
  * @threads caller */
 typedef accel_status_t (*accel_generated_fn)(accel_tensor_t *tokens, accel_value_t *ACCEL_OWNED out_goes_on, void *user_data);
 
-/** Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens are kept
+/** Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its keys and
+ * values of earlier tokens are cached
  * between the steps. An encoder-decoder reads the input once, and its decoder adds tokens to options.decoder_tokens.
  * @param module A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives [logits,
  *   past_key_values]; in evaluation (accel_module_train()). An encoder-decoder has the inputs (input_ids or input_features,
@@ -73,7 +74,8 @@ accel_module_generate(accel_module_t *module, const accel_tensor_t *input_ids, c
 typedef struct accel_generation_batch_options {
   size_t struct_size;
   int64_t max_sequences;      /* The most sequences that get tokens in one step; others wait. In [1, 65536]. Default 16 */
-  int64_t max_cached_tokens;  /* The most tokens whose keys and values are kept, of all sequences together; 0: as many as the sequences
+  int64_t max_cached_tokens;  /* The most tokens whose keys and values are cached, of all sequences together; 0: as many as
+  the sequences
                                * need. A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0 */
   int64_t max_prompt_tokens;  /* The most tokens of prompts that one step computes: long prompts are computed in several steps, so
                                * that the tokens of other sequences do not wait for them. In [1, inf). Default 512 */
@@ -97,7 +99,7 @@ accel_generation_batch_create(accel_module_t *module, const accel_generation_bat
 
 /** Adds an owner.
  * @param batch A batch.
- * @return The same batch, with one owner more.
+ * @return This batch, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_generation_batch_t *accel_generation_batch_retain(accel_generation_batch_t *batch);
 
@@ -133,12 +135,12 @@ accel_generation_batch_step(accel_generation_batch_t *batch, accel_value_t *ACCE
 
 /** Ends a sequence, which gets no further tokens: also while another thread runs a step, whose token of it may still come.
  * @param batch A batch.
- * @param id What accel_generation_batch_add() gave.
+ * @param id The id from accel_generation_batch_add().
  * @return ACCEL_OK; NOT_FOUND for a sequence that is not there, or has ended.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_generation_batch_cancel(accel_generation_batch_t *batch, int64_t id);
 
-/** Tells how much a batch has to do.
+/** The work that a batch has.
  * @param batch A batch.
  * @param out A map of INT: "running" and "waiting" sequences, "cached_tokens" whose keys and values have room, "reused_tokens" of prompts
  *   that were not computed, and "guessed_tokens" and "accepted_tokens" of the guesses, since the batch was made.

@@ -116,7 +116,7 @@ typedef struct accel_lamb_options {
   int32_t reserved;      /* 0 */
 } accel_lamb_options_t;
 
-/* Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and defaults of
+/* Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are stored; names and defaults of
  * torch.optim. */
 typedef struct accel_adafactor_options {
   size_t struct_size;
@@ -133,7 +133,7 @@ typedef struct accel_adafactor_options {
 /* How Muon scales the learning rate of an A x B matrix. The numbers are pinned. */
 typedef int32_t accel_muon_adjust_t;
 #define ACCEL_MUON_ADJUST_ORIGINAL 0        /* by sqrt(max(1, A / B)) */
-#define ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW 1 /* by 0.2 sqrt(max(A, B)): rates that were found for AdamW can be kept */
+#define ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW 1 /* by 0.2 sqrt(max(A, B)): rates that were found for AdamW can be reused */
 
 /* Muon (Jordan et al., 2024): the momentum of a matrix is made orthogonal by Newton-Schulz steps in bfloat16; names and
  * defaults of torch.optim. */

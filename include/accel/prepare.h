@@ -38,8 +38,8 @@ typedef struct accel_ddp_options {
   size_t struct_size;
   accel_flag_t broadcast_buffers;           /* 1: rank 0's buffers are sent before each forward. Default 1 */
   accel_flag_t find_unused_parameters;      /* 1: parameters may be without a gradient. Default 0 */
-  accel_flag_t gradient_as_bucket_view;     /* 1: gradients live in the buckets, without a copy; Accelerate copies
-                                             * unless told otherwise. Default 1 */
+  accel_flag_t gradient_as_bucket_view;     /* 1: gradients live in the buckets, without a copy; Accelerate copies by
+                                             * default. Default 1 */
   accel_flag_t static_graph;                /* 1: the same parameters are used in every step. Default 0 */
   double bucket_cap_mb;                     /* Size of a bucket in MiB. In (0, inf). Default 25 */
   accel_flag_t check_reduction;             /* Exists because Accelerate has it; no effect. Default 0 */
@@ -129,7 +129,8 @@ typedef struct accel_fsdp_options {
                                              * backward needs none from the host. Default 0 */
   const char *offload_folder;               /* A folder for what is offloaded, which is in files then: shards of cpu_offload,
                                              * states of offload_optimizer, and gradients. Default: none */
-  int64_t reshard_group_size;               /* Between forward and backward parameters are kept by groups of this many ranks,
+  int64_t reshard_group_size;               /* Between forward and backward parameters are sharded over groups of this many
+  ranks,
                                              * a divisor of their number, instead of by all of them; 0: by all. In [0, inf).
                                              * Default 0 */
   const char *leaf_module_classes;          /* Names of classes with commas between them: with SIZE_BASED_WRAP each of their
@@ -220,7 +221,7 @@ accel_grad_scaler_state(const accel_state_t *state, accel_value_t *ACCEL_OWNED o
 
 /** Sets how losses are scaled from the next backward on, between two steps.
  * @param state A state whose losses are scaled.
- * @param scaler_state What accel_grad_scaler_state() gave, or a state of torch.amp.GradScaler.
+ * @param scaler_state A state of accel_grad_scaler_state(), or a state of torch.amp.GradScaler.
  * @return ACCEL_OK; INVALID_ARGUMENT that names what is missing or wrong; INVALID_STATE when losses are not scaled.
  * @threads object
  * @accelerate accelerator.scaler */
@@ -293,7 +294,7 @@ typedef struct accel_estimate_memory_options {
   accel_flag_t sync_each_batch;     /* 1: gradients are exchanged in every micro-batch. Default 0 */
   int64_t gradient_accumulation_steps; /* Micro-batches for each step of the optimizer. In [1, inf). Default 1 */
   int64_t activation_bytes;         /* The bytes that the forward of a micro-batch keeps for its backward on one rank,
-                                     * beside those that batch_size tells. In [0, inf). Default 0 */
+                                     * beside the bytes that follow from batch_size. In [0, inf). Default 0 */
   const accel_prepare_model_options_t *model_options; /* The options with which the model will be prepared. Default: theirs */
   int64_t tensor_parallel_size;     /* The number of these ranks that have parts of the same layers, by the plan of
                                      * model_options. In [1, 2147483647]. Default 1 */
@@ -431,7 +432,7 @@ typedef struct accel_prepare_item {
  * @param n_items Their number.
  * @param out_items Room for n_items items of that size: the same kinds in the same order, each handle the caller's, and the
  *   other fields as they were given.
- * @return As the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, with
+ * @return Same as the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, with
  *   several, or with model_options and another object than a model.
  * @threads collective, waits
  * @accelerate prepare */

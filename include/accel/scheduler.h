@@ -41,7 +41,7 @@ accel_scheduler_group_lambda(accel_optimizer_t *optimizer, accel_lr_group_lambda
                              accel_scheduler_t *ACCEL_OWNED *out);
 
 /** Multiplies by gamma every step_size steps.
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param step_size At least 1.
  * @param gamma The factor.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -51,9 +51,9 @@ accel_scheduler_step_lr(accel_optimizer_t *optimizer, int64_t step_size, double 
                         accel_scheduler_t *ACCEL_OWNED *out);
 
 /** Rises linearly for warmup_steps, then falls along half a cosine to min_factor at total_steps.
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param warmup_steps,total_steps Steps.
- * @param min_factor Of the initial rate.
+ * @param min_factor The lowest factor of the initial rate.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -61,7 +61,7 @@ accel_scheduler_cosine(accel_optimizer_t *optimizer, int64_t warmup_steps, int64
                        accel_scheduler_t *ACCEL_OWNED *out);
 
 /** Rises linearly for warmup_steps, then falls linearly to 0 at total_steps.
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param warmup_steps,total_steps Steps.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads object */
@@ -70,7 +70,7 @@ accel_scheduler_linear_warmup(accel_optimizer_t *optimizer, int64_t warmup_steps
                               accel_scheduler_t *ACCEL_OWNED *out);
 
 /** Rises linearly for warmup_steps, then falls num_cycles times along half a cosine to 0, each time from the full rate.
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param warmup_steps,total_steps Steps.
  * @param num_cycles At least 1.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -80,7 +80,7 @@ accel_scheduler_cosine_hard_restarts(accel_optimizer_t *optimizer, int64_t warmu
                                      int64_t num_cycles, accel_scheduler_t *ACCEL_OWNED *out);
 
 /** Rises linearly for warmup_steps, and stays.
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param warmup_steps Steps.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads object */
@@ -89,7 +89,7 @@ accel_scheduler_constant_with_warmup(accel_optimizer_t *optimizer, int64_t warmu
                                      accel_scheduler_t *ACCEL_OWNED *out);
 
 /** Rises linearly for warmup_steps, then falls as 1 / sqrt((step + timescale - warmup_steps) / timescale).
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param warmup_steps Steps.
  * @param timescale ACCEL_UNSET_INT64: warmup_steps, or 10000 without a warm-up.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -103,7 +103,7 @@ accel_scheduler_inverse_sqrt(accel_optimizer_t *optimizer, int64_t warmup_steps,
  * so that chained schedules multiply. */
 
 /** Multiplies by gamma at each milestone.
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param milestones [n_milestones] Steps, in any order; a repeated one counts twice.
  * @param n_milestones Their number.
  * @param gamma The factor.
@@ -114,7 +114,7 @@ accel_scheduler_multi_step(accel_optimizer_t *optimizer, const int64_t *mileston
                            accel_scheduler_t *ACCEL_OWNED *out);
 
 /** The initial rate times factor for total_iters steps, then the initial rate.
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param factor Above 0, at most 1.
  * @param total_iters At least 1.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -124,7 +124,7 @@ accel_scheduler_constant(accel_optimizer_t *optimizer, double factor, int64_t to
                          accel_scheduler_t *ACCEL_OWNED *out);
 
 /** From start_factor to end_factor of the initial rate in total_iters steps, along a line.
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param start_factor Above 0, at most 1.
  * @param end_factor 0 to 1.
  * @param total_iters At least 1.
@@ -135,7 +135,7 @@ accel_scheduler_linear(accel_optimizer_t *optimizer, double start_factor, double
                        accel_scheduler_t *ACCEL_OWNED *out);
 
 /** Multiplies by gamma in each step.
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param gamma The factor.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads object */
@@ -143,7 +143,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_scheduler_exponential(accel_optimizer_t *optimizer, double gamma, accel_scheduler_t *ACCEL_OWNED *out);
 
 /** The initial rate times (1 - step / total_iters) to the power, and 0 from total_iters on.
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param total_iters At least 1.
  * @param power Not negative.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -154,7 +154,7 @@ accel_scheduler_polynomial(accel_optimizer_t *optimizer, int64_t total_iters, do
 
 /** From the initial rate to eta_min in t_max steps along half a cosine, and back in the next t_max (Loshchilov, Hutter,
  * 2017, without the restarts).
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param t_max At least 1.
  * @param eta_min The lowest rate.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -165,7 +165,7 @@ accel_scheduler_cosine_annealing(accel_optimizer_t *optimizer, int64_t t_max, do
 
 /** From the initial rate to eta_min along half a cosine, again and again: in t_0 steps, then in t_0 * t_mult, ...
  * (Loshchilov, Hutter, "SGDR", 2017).
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param t_0,t_mult At least 1.
  * @param eta_min The lowest rate.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -260,7 +260,7 @@ typedef struct accel_plateau_options {
 } accel_plateau_options_t;
 
 /** Reduces the rates when a metric does not get better any more. It steps with accel_scheduler_step_metric() only.
- * @param optimizer As above.
+ * @param optimizer See above.
  * @param options NULL: defaults.
  * @param out The scheduler.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -292,7 +292,7 @@ accel_scheduler_sequential(accel_scheduler_t *const *schedulers, size_t n_schedu
                            size_t n_milestones, accel_scheduler_t *ACCEL_OWNED *out);
 
 /** One step of a scheduler of the application. Steps behind the end of a schedule that has one are to be ignored.
- * @param metric What was measured; ACCEL_UNSET_DOUBLE for a step without.
+ * @param metric The metric that was measured; ACCEL_UNSET_DOUBLE for a step without.
  * @param user_data Handed to the callback.
  * @return ACCEL_OK or an error.
  * @threads caller */
@@ -321,7 +321,7 @@ accel_scheduler_from_callbacks(accel_optimizer_t *optimizer, accel_save_state_fn
 
 /** Adds an owner.
  * @param scheduler A scheduler.
- * @return The same scheduler, with one owner more.
+ * @return This scheduler, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_scheduler_t *accel_scheduler_retain(accel_scheduler_t *scheduler);
 
@@ -339,7 +339,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_scheduler_step(accel_sche
 
 /** One step on with what was measured. A prepared scheduler steps once, however many ranks there are.
  * @param scheduler One made by accel_scheduler_plateau(), or the prepared one of it.
- * @param metric The same on all ranks. NaN is not an improvement.
+ * @param metric The metric, equal on all ranks. NaN is not an improvement.
  * @return ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -374,7 +374,7 @@ accel_scheduler_state_dict(const accel_scheduler_t *scheduler, accel_value_t *AC
 /** Takes back where a scheduler stood. Its settings stay as they were made: a setting that differs is reported as a
  * warning.
  * @param scheduler A scheduler of the same kind.
- * @param state_dict As above, or as torch made it.
+ * @param state_dict See above, or as torch made it.
  * @return ACCEL_OK or INVALID_ARGUMENT; nothing changes then.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

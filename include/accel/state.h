@@ -50,7 +50,7 @@ typedef int32_t accel_scheduler_steps_t;
  * on processors without instructions for them. The numbers are pinned. */
 typedef int32_t accel_cpu_kernels_t;
 #define ACCEL_CPU_KERNELS_AUTO 0 /* what a short measurement finds faster for shape and processor; it is made once for \
-                                  * each processor and version of LibTorch, and kept in the user's cache folder */
+                                  * each processor and version of LibTorch, and saved in the user's cache folder */
 #define ACCEL_CPU_KERNELS_DEFAULT 1 /* LibTorch's */
 #define ACCEL_CPU_KERNELS_ONEDNN 2 /* oneDNN's for all but small matmuls */
 
@@ -58,7 +58,7 @@ typedef int32_t accel_cpu_kernels_t;
 typedef int32_t accel_cpu_memory_t;
 #define ACCEL_CPU_MEMORY_AUTO 0 /* CACHED, but DEFAULT if the application itself uses LibTorch from Python */
 #define ACCEL_CPU_MEMORY_DEFAULT 1 /* LibTorch's allocator */
-#define ACCEL_CPU_MEMORY_CACHED 2 /* freed memory is kept for the next tensors: no faults of fresh pages */
+#define ACCEL_CPU_MEMORY_CACHED 2 /* freed memory is cached for the next tensors: no faults of fresh pages */
 
 /* The options of a state. Everything may stay unset. @accelerate Accelerator, PartialState, AcceleratorState */
 typedef struct accel_state_options {
@@ -131,7 +131,7 @@ typedef struct accel_state_options {
                                              * loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS.
                                              * Default: none */
   accel_flag_t embedded;                    /* 1: other defaults, for a program with a loop of its own (docs/embedding.md):
-                                             * num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept,
+                                             * num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with at most 64 MiB,
                                              * and no files are written but those that calls name. Variable
                                              * ACCEL_EMBEDDED. Default 0 */
   int32_t expert_parallel_size;             /* Ranks that have different experts of a layer, of those of one copy of the
@@ -178,7 +178,7 @@ accel_state_share(accel_state_t *state, const accel_state_options_t *ACCEL_NULLA
 
 /** Adds an owner.
  * @param state A state.
- * @return The same state, with one owner more.
+ * @return This state, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_state_t *accel_state_retain(accel_state_t *state);
 

@@ -79,7 +79,7 @@ class accel_state_options_t:
     context_parallel_size: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1
     tensor_parallel_size: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
     device_plugins: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
-    embedded: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
+    embedded: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with at most 64 MiB, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
     expert_parallel_size: Ranks that have different experts of a layer, of those of one copy of the model: a divisor of data_parallel_shard_size x context_parallel_size x tensor_parallel_size. They are the last axis of a second grid over the ranks of the mesh, pipeline, replicate, expert_shard, expert. In [1, inf). Variable PARALLELISM_CONFIG_EP_SIZE. Default 1
     backend: The backends of the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or else "staged"
     """
@@ -188,7 +188,7 @@ class accel_activation_checkpointing_options_t:
 
     recompute: Default ALL
     preserve_rng_state: 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1
-    offload: 1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0
+    offload: 1: the inputs of a module on an accelerator are saved in the memory of the host. Default 0
     determinism_check: 1: shapes, dtypes and devices are compared with the first forward. Default 1
     early_stop: 1: a forward is computed again only as far as backward needs it. Default 1
     class_names: Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default: none
@@ -277,7 +277,7 @@ class accel_generation_batch_options_t:
     """How much a generation batch does at once, and what it may keep.
 
     max_sequences: The most sequences that get tokens in one step; others wait. In [1, 65536]. Default 16
-    max_cached_tokens: The most tokens whose keys and values are kept, of all sequences together; 0: as many as the sequences need. A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0
+    max_cached_tokens: The most tokens whose keys and values are cached, of all sequences together; 0: as many as the sequences need. A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0
     max_prompt_tokens: The most tokens of prompts that one step computes: long prompts are computed in several steps, so that the tokens of other sequences do not wait for them. In [1, inf). Default 512
     reuse_prompts: 1: keys and values of sequences that have ended stay while there is room, and a prompt that begins as an earlier one does is computed from there on. Default 1
     """
@@ -492,7 +492,7 @@ class accel_lamb_options_t:
     def __init__(self, *, lr: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-6, weight_decay: float = 0.01, maximize: int = 0) -> None: ...
 
 class accel_adafactor_options_t:
-    """Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and defaults of torch.optim.
+    """Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are stored; names and defaults of torch.optim.
 
     lr: In [0, inf). Default 1e-2
     beta2_decay: In (-inf, 0]. Default -0.8
@@ -858,13 +858,13 @@ class accel_expert_parallel_options_t:
 class accel_pipeline_options_t:
     """How a model is trained in stages on the ranks of the axis "pipeline" of the mesh (Huang et al., "GPipe", 2019). The model is a chain of parts, and a stage is a run of them; a rank has the parts of its stages alone. The rows of a batch are cut into micro-batches, which pass from stage to stage. Results are those of one process. Where the axis has one rank, the model is one stage, and only micro_batches counts.
 
-    schedule: The order of the work: "gpipe", all forwards, then all backwards; "1f1b", a backward as soon as it can be, so that fewer activations are kept (Narayanan et al., "PipeDream", 2019); "interleaved", 1f1b with several stages a rank, which shortens the time that ranks wait; "zero_bubble" and "zero_bubble_v", which compute gradients of weights in that time (Qi et al., 2023); "auto", the fastest of these by the costs of the stages. Default "1f1b"
+    schedule: The order of the work: "gpipe", all forwards, then all backwards; "1f1b", a backward as soon as it can be, so that fewer activations are stored (Narayanan et al., "PipeDream", 2019); "interleaved", 1f1b with several stages a rank, which shortens the time that ranks wait; "zero_bubble" and "zero_bubble_v", which compute gradients of weights in that time (Qi et al., 2023); "auto", the fastest of these by the costs of the stages. Default "1f1b"
     micro_batches: The parts of a batch, each of which has a row at least; 0: as many as there are ranks along the axis. Times the stages at most 1048575. In [0, 1048575]. Default 0
     split: Where the chain is cut: so that the most expensive stage costs least, by "parameters", "flops" or "measured" times; or "2,3,3", the parts of each stage; or "h.4,h.8", the names of the parts that begin stages behind the first one. Default "flops"
     stages_per_rank: 0: 2 for "interleaved" and "zero_bubble_v", 1 for the others. In [0, 2147483647]. Default 0
     max_in_flight: The most micro-batches whose activations a rank keeps; 0: as the schedule. In [0, 2147483647]. Default 0
     gather_output: 1: in evaluation all ranks along the axis get the output, instead of the one with the last stage. Default 0
-    check_balance: 1: a warning tells of a stage that costs more than 1.3 times the mean. Default 1
+    check_balance: 1: a warning names a stage that costs more than 1.3 times the mean. Default 1
     boundary_dtype: The dtype in which floating values of larger ones, and their gradients, pass between ranks: "bfloat16", "float16", whose largest number is 65504, or "float32". A stage gets them in their own dtype. Default: their own
     max_memory: The most memory that the parameters of a stage may take, before layers are split or sharded: "8GiB" for each, or a size for each stage, with commas between them. Gradients and the states of the optimizer come on top. Default: no limit
     broadcast_loss: 1: a step gives its loss on all ranks along the axis; 0: on those with the last stage, and not a number on the others. Default 1
@@ -910,7 +910,7 @@ class accel_ddp_options_t:
 
     broadcast_buffers: 1: rank 0's buffers are sent before each forward. Default 1
     find_unused_parameters: 1: parameters may be without a gradient. Default 0
-    gradient_as_bucket_view: 1: gradients live in the buckets, without a copy; Accelerate copies unless told otherwise. Default 1
+    gradient_as_bucket_view: 1: gradients live in the buckets, without a copy; Accelerate copies by default. Default 1
     static_graph: 1: the same parameters are used in every step. Default 0
     bucket_cap_mb: Size of a bucket in MiB. In (0, inf). Default 25
     check_reduction: Exists because Accelerate has it; no effect. Default 0
@@ -956,7 +956,7 @@ class accel_fsdp_options_t:
     activation_checkpointing_offload: 1: what remains of each group's activations is in the memory of the host; needs activation_checkpointing. Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0
     offload_optimizer: 1: as cpu_offload, but a copy of each shard stays on the device, so that a backward needs none from the host. Default 0
     offload_folder: A folder for what is offloaded, which is in files then: shards of cpu_offload, states of offload_optimizer, and gradients. Default: none
-    reshard_group_size: Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number, instead of by all of them; 0: by all. In [0, inf). Default 0
+    reshard_group_size: Between forward and backward parameters are sharded over groups of this many ranks, a divisor of their number, instead of by all of them; 0: by all. In [0, inf). Default 0
     leaf_module_classes: Names of classes with commas between them: with SIZE_BASED_WRAP each of their modules is one group with all that is in it, whatever its size. Default: none
     """
     enabled: int
@@ -1083,7 +1083,7 @@ class accel_estimate_memory_options_t:
     mixed_precision: The precision of the forward passes. Default NO
     sync_each_batch: 1: gradients are exchanged in every micro-batch. Default 0
     gradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Default 1
-    activation_bytes: The bytes that the forward of a micro-batch keeps for its backward on one rank, beside those that batch_size tells. In [0, inf). Default 0
+    activation_bytes: The bytes that the forward of a micro-batch keeps for its backward on one rank, beside the bytes that follow from batch_size. In [0, inf). Default 0
     model_options: The options with which the model will be prepared. Default: theirs
     tensor_parallel_size: The number of these ranks that have parts of the same layers, by the plan of model_options. In [1, 2147483647]. Default 1
     context_parallel_size: The number of these ranks that share each sequence. In [1, 2147483647]. Default 1
@@ -1166,7 +1166,7 @@ class accel_fp8_options_t:
     fsdp_all_gather: 1: FSDP gathers the weights in 8 bits. Not with DELAYED. Variable ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER. Default: whether the backend is AO
     pad_inner_dim: 1: features that are no multiple of 16 are filled up with zeros. Variable ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO
     skip_names: Regular expression of the whole names of modules that are left out. Default: none
-    compress_activations: 1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; 0: as it is. Default 1
+    compress_activations: 1: what norms, GELU, SiLU, gates, dropout and attention save for the backward is saved in 8 bits, too; 0: as it is. Default 1
     """
     backend: int
     scaling: int
@@ -1209,7 +1209,7 @@ class accel_capture_options_t:
     """When a step is recorded, and for which inputs.
 
     warmup_steps: Ordinary steps before the first recording: they make the states of optimizers. In [1, inf). Default 3
-    max_captures: The most recordings that are kept, one for each combination of shapes, dtypes and numbers of the inputs; each keeps the memory of a step. In [1, inf). Default 1
+    max_captures: The most recordings that are cached, one for each combination of shapes, dtypes and numbers of the inputs; each keeps the memory of a step. In [1, inf). Default 1
     run_others: 1: inputs that would need more recordings take an ordinary step; 0: they are an error. Default 0
     """
     warmup_steps: int
@@ -1276,7 +1276,7 @@ class accel_device_map_options_t:
     def __init__(self, *, dtype: Optional[str] = None, special_dtypes: Optional[Any] = None, no_split_module_classes: Optional[str] = None, offload_buffers: int = 0, fallback_allocation: int = 0, clean_result: int = 1, verbose: int = 0, optimal_packing: int = 0, allow_disk: int = 1, low_zero: int = 0) -> None: ...
 
 class accel_dispatch_options_t:
-    """How weights are loaded and kept.
+    """How weights are loaded and stored.
 
     dtype: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
     strict: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
@@ -1360,7 +1360,7 @@ class accel_project_options_t:
 
     project_dir: The folder of the project. Default: none
     logging_dir: The folder of the project's logs. Default: as project_dir
-    total_limit: Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In [1, inf). Default: all are kept
+    total_limit: Most checkpoints of automatic naming that are retained; the oldest are removed when a new one is complete. In [1, inf). Default: all are retained
     iteration: The number of the next checkpoint. In [0, inf). Default 0
     automatic_checkpoint_naming: 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0
     save_on_each_node: 1: the first rank of each host writes the files of the main process, for hosts without a shared disk. Default 0
@@ -1549,7 +1549,7 @@ class accel_launch_options_t:
     max_restarts: The number of times that all ranks are started again after one has failed. In [0, inf). Default 0
     monitor_interval_ms: Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In [1, 60000]. Default 100
     timeout_ms: Milliseconds until all ranks must have ended, with restarts. In [1, inf). Default: no limit
-    log_dir: A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure
+    log_dir: A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are saved for the message of a failure
     log_line_prefix_template: The text before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and ${role_name}, which is "default", are replaced. Without log_dir. Default: nothing
     rendezvous_timeout_ms: Milliseconds until the ranks have met, and each of their collectives has ended: ACCEL_TIMEOUT_MS of the ranks. In [1, inf). Default: as this process's environment says
     job_id: Ranks that meet at one address and have another one are refused: ACCEL_JOB_TOKEN of the ranks. Default: a random one; with several machines as this process's environment says

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Distributed training over LibTorch, by libaccel.
 //!
-//! A program has one seat in the job, a [`State`]: it knows the rank, the device and the precision, all taken from the
-//! environment that the launcher made (`accel launch`, torchrun, mpirun, srun). Everything else hangs on it:
+//! Each process holds one [`State`], its handle to the distributed job: it knows the rank, the device and the precision,
+//! from the environment that the launcher set (`accel launch`, torchrun, mpirun, srun). All other objects are created from
+//! it:
 //!
 //! ```
 //! # fn main() -> accel::Result<()> {

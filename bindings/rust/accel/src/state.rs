@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The program's seat in the job.
+//! The program's handle to the distributed job.
 use crate::builders::StateOptions;
 use crate::call::{made, Made};
 use crate::dtype::Device;
@@ -45,7 +45,7 @@ impl StateReader {
     }
 }
 
-/// The program's seat in the job: its rank, its device, its precision, and everything that ranks do together.
+/// The program's handle to the distributed job: its rank, its device, its precision, and everything that ranks do together.
 ///
 /// One thread at a time uses it, so it can move between threads and not be shared; a [`StateReader`] can. All ranks must
 /// make the same collective calls in the same order.

@@ -194,7 +194,7 @@ crate::configuration::builder! {
 
 impl PipelineOptions {
     /// The order of the work: "gpipe", all forwards, then all backwards; "1f1b", a backward as soon as it can be,
-    /// so that fewer activations are kept (Narayanan et al., "PipeDream", 2019); "interleaved", 1f1b with several
+    /// so that fewer activations are stored (Narayanan et al., "PipeDream", 2019); "interleaved", 1f1b with several
     /// stages a rank, which shortens the time that ranks wait; "zero_bubble" and "zero_bubble_v", which compute
     /// gradients of weights in that time (Qi et al., 2023); "auto", the fastest of these by the costs of the
     /// stages. Default "1f1b".
@@ -237,7 +237,7 @@ impl PipelineOptions {
         self
     }
 
-    /// A warning tells of a stage that costs more than 1.3 times the mean. Default true.
+    /// A warning names a stage that costs more than 1.3 times the mean. Default true.
     pub fn check_balance(mut self, check_balance: bool) -> Self {
         self.0.check_balance = check_balance.into();
         self
@@ -368,7 +368,7 @@ impl DdpOptions {
         self
     }
 
-    /// Gradients live in the buckets, without a copy; Accelerate copies unless told otherwise. Default true.
+    /// Gradients live in the buckets, without a copy; Accelerate copies by default. Default true.
     pub fn gradient_as_bucket_view(mut self, gradient_as_bucket_view: bool) -> Self {
         self.0.gradient_as_bucket_view = gradient_as_bucket_view.into();
         self
@@ -604,8 +604,8 @@ impl FsdpOptions {
         self
     }
 
-    /// Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number,
-    /// instead of by all of them; 0: by all. In \[0, inf). Default 0.
+    /// Between forward and backward parameters are sharded over groups of this many ranks, a divisor of their
+    /// number, instead of by all of them; 0: by all. In \[0, inf). Default 0.
     pub fn reshard_group_size(mut self, reshard_group_size: i64) -> Self {
         self.0.reshard_group_size = reshard_group_size;
         self
@@ -943,8 +943,8 @@ impl EstimateMemoryOptions {
         self
     }
 
-    /// The bytes that the forward of a micro-batch keeps for its backward on one rank, beside those that batch_size
-    /// tells. In \[0, inf). Default 0.
+    /// The bytes that the forward of a micro-batch keeps for its backward on one rank, beside the bytes that follow
+    /// from batch_size. In \[0, inf). Default 0.
     pub fn activation_bytes(mut self, activation_bytes: i64) -> Self {
         self.0.activation_bytes = activation_bytes;
         self
@@ -1190,8 +1190,8 @@ impl Fp8Options {
         self
     }
 
-    /// What norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; false: as
-    /// it is. Default true.
+    /// What norms, GELU, SiLU, gates, dropout and attention save for the backward is saved in 8 bits, too; false:
+    /// as it is. Default true.
     pub fn compress_activations(mut self, compress_activations: bool) -> Self {
         self.0.compress_activations = compress_activations.into();
         self
@@ -1259,7 +1259,7 @@ impl CaptureOptions {
         self
     }
 
-    /// The most recordings that are kept, one for each combination of shapes, dtypes and numbers of the inputs;
+    /// The most recordings that are cached, one for each combination of shapes, dtypes and numbers of the inputs;
     /// each keeps the memory of a step. In \[1, inf). Default 1.
     pub fn max_captures(mut self, max_captures: i64) -> Self {
         self.0.max_captures = max_captures;

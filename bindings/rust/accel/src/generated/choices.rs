@@ -67,7 +67,7 @@ constants! {
     /// short measurement finds that faster: on processors without instructions for them. The numbers are pinned.
     CpuKernels {
         /// What a short measurement finds faster for shape and processor; it is made once for \ each processor and
-        /// version of LibTorch, and kept in the user's cache folder.
+        /// version of LibTorch, and saved in the user's cache folder.
         Auto = ACCEL_CPU_KERNELS_AUTO,
         /// LibTorch's.
         Default = ACCEL_CPU_KERNELS_DEFAULT,
@@ -84,7 +84,7 @@ constants! {
         Auto = ACCEL_CPU_MEMORY_AUTO,
         /// LibTorch's allocator.
         Default = ACCEL_CPU_MEMORY_DEFAULT,
-        /// Freed memory is kept for the next tensors: no faults of fresh pages.
+        /// Freed memory is cached for the next tensors: no faults of fresh pages.
         Cached = ACCEL_CPU_MEMORY_CACHED,
     }
 }
@@ -128,11 +128,11 @@ constants! {
 constants! {
     /// The activations that backward computes again. The numbers are pinned.
     Recompute {
-        /// All activations are kept.
+        /// All activations are saved.
         Nothing = ACCEL_RECOMPUTE_NOTHING,
         /// The whole forward of a module.
         All = ACCEL_RECOMPUTE_ALL,
-        /// The same without matmuls, convolutions and attention on the CPU, whose results are kept.
+        /// The same without matmuls, convolutions and attention on the CPU, whose results are #saved.
         KeepMatmuls = ACCEL_RECOMPUTE_KEEP_MATMULS,
     }
 }
@@ -190,7 +190,7 @@ constants! {
     MuonAdjust {
         /// By sqrt(max(1, A / B)).
         Original = ACCEL_MUON_ADJUST_ORIGINAL,
-        /// By 0.2 sqrt(max(A, B)): rates that were found for AdamW can be kept.
+        /// By 0.2 sqrt(max(A, B)): rates that were found for AdamW can be reused.
         MatchRmsAdamw = ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW,
     }
 }

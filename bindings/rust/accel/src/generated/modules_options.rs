@@ -106,7 +106,7 @@ impl ActivationCheckpointingOptions {
         self
     }
 
-    /// The inputs of a module on an accelerator are kept in the memory of the host. Default false.
+    /// The inputs of a module on an accelerator are saved in the memory of the host. Default false.
     pub fn offload(mut self, offload: bool) -> Self {
         self.0.offload = offload.into();
         self
@@ -382,8 +382,8 @@ impl GenerationBatchOptions {
         self
     }
 
-    /// The most tokens whose keys and values are kept, of all sequences together; 0: as many as the sequences need.
-    /// A sequence waits until its prompt and its new tokens have room. In \[0, inf). Default 0.
+    /// The most tokens whose keys and values are cached, of all sequences together; 0: as many as the sequences
+    /// need. A sequence waits until its prompt and its new tokens have room. In \[0, inf). Default 0.
     pub fn max_cached_tokens(mut self, max_cached_tokens: i64) -> Self {
         self.0.max_cached_tokens = max_cached_tokens;
         self

@@ -482,8 +482,8 @@ impl LambOptions {
 }
 
 crate::configuration::builder! {
-    /// Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and defaults of
-    /// torch.optim.
+    /// Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are stored; names and defaults
+    /// of torch.optim.
     #[derive(Clone, Copy)]
     AdafactorOptions(accel_adafactor_options_t = ACCEL_ADAFACTOR_OPTIONS_INIT), (),
     lr: f64 = lr,

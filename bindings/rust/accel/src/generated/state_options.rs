@@ -265,7 +265,7 @@ impl StateOptions {
     }
 
     /// Other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels
-    /// DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable
+    /// DEFAULT, cpu_memory CACHED with at most 64 MiB, and no files are written but those that calls name. Variable
     /// ACCEL_EMBEDDED. Default false.
     pub fn embedded(mut self, embedded: bool) -> Self {
         self.0.embedded = embedded.into();
