@@ -31,7 +31,7 @@ MOST_WORDS = 20
 # Pages that newcomers read as a whole; of every other guide they read the first page, up to the second heading.
 WHOLE_PAGES = ("README.md", "docs/tutorial.md", "docs/installation.md")
 # Pages of facts, or written for maintainers: they have no first page for newcomers.
-NO_GUIDES = ()
+NO_GUIDES = ("docs/dependencies.md", "docs/development.md", "docs/extending.md", "docs/reliability.md")
 CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
 QUOTED = re.compile(r'"\w+"')  # a key or a value, which is code too
 LINK = re.compile(r"!?\[([^\]]*)\](\([^)]*\)|\[[^\]]*\])")
