@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be used here: parts of the engine, devices, packages of Python."""
+"""Features that can be used here: parts of the engine, devices, packages of Python."""
 
 import importlib.util
 import os

@@ -20,7 +20,7 @@ MODULES = {**dict.fromkeys(names.MISSING_MODULES, ""), **names.MODULES}
 
 
 def find(name):
-    """What a name of Accelerate means here; for what is missing, something that says so when it is used. None: it is no such name."""
+    """The object that a name of Accelerate has here; for a missing name, an object that says so when it is used. None: it is no such name."""
     if name in HOMES:
         return getattr(importlib.import_module(f"{_PACKAGE}.{HOMES[name]}"), name)
     return missing.stand_in(name)

@@ -136,11 +136,12 @@ class DeepSpeedPlugin(settings.DeepSpeedPlugin):
 
     @property
     def mixed_precision(self):
-        """What the configuration computes in."""
+        """The precision of the configuration."""
         return next((name for name in ("fp16", "bf16") if self.deepspeed_config.get(name, {}).get("enabled") is True), "no")
 
     def set_deepspeed_weakref(self):
-        """Keeps a copy of the configuration without "auto" values as `dschf`. Transformers is not told: it would import the package deepspeed."""
+        """Keeps a copy of the configuration without "auto" values as `dschf`. Transformers does not get it: it would import the package
+        deepspeed."""
         config = copy.deepcopy(self.deepspeed_config)
         for key in ("gradient_accumulation_steps", "train_micro_batch_size_per_gpu"):
             if config.get(key, "auto") == "auto":
@@ -230,7 +231,7 @@ def get_active_deepspeed_plugin(state):
 
 
 def selected_of(plugins):
-    """Of a plugin, or of several by their names."""
+    """The selected one of a plugin, or of several by their names."""
     return plugins if not isinstance(plugins, dict) else next(plugin for plugin in plugins.values() if plugin.selected)
 
 

@@ -157,7 +157,7 @@ class ParallelismConfig(settings.ParallelismConfig):
         return {} if self.total_size == 1 else sizes
 
     def _validate_accelerator(self, accelerator):
-        """Of the job that it is for."""
+        """Checks the configuration against the job that it is for."""
         if self.total_size == 1 and accelerator.multi_device:
             self.dp_replicate_size = accelerator.num_processes
         is_sharded = self.dp_shard_enabled or self.cp_enabled or self.sp_enabled
@@ -203,7 +203,7 @@ class ParallelismConfig(settings.ParallelismConfig):
 
 
 def chosen_parallelism(given, plugin):
-    """What an Accelerator was given, also under the former name; else what the environment asks for, or None."""
+    """The configuration that an Accelerator was given, also under the former name; else the environment's, or None."""
     check_types(parallelism_config=(given, ParallelismConfig), torch_tp_plugin=(plugin, TorchTensorParallelPlugin))
     if plugin is not None:
         warnings.warn("torch_tp_plugin is deprecated: expected parallelism_config=ParallelismConfig(tp_size=...)", FutureWarning, stacklevel=3)

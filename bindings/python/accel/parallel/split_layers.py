@@ -17,7 +17,7 @@ from .split_styles import COLUMNS, PACKED, ROWS, SUMMED, TABLES, WHOLE, Layer, R
 
 
 def prepare(model: torch.nn.Module, state, options, experts=None) -> "Split | None":
-    """What to do with a model that is about to be prepared, whose plan becomes rules for its parameters; None: its layers stay whole. `experts`: what
+    """Splits a model that is about to be prepared, whose plan becomes rules for its parameters; None: its layers stay whole. `experts`: what
     is shared out along another axis, which the plan of a family leaves whole."""
     mesh = capi.accel_state_mesh(state)
     plan = options.tensor_parallel.plan or "auto"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the enums of generated/enums.py are: a member is also the text itself, `DistributedType.MULTI_CPU == "MULTI_CPU"`."""
+"""Base of the enums of generated/enums.py: a member is also the text itself, `DistributedType.MULTI_CPU == "MULTI_CPU"`."""
 
 import enum
 

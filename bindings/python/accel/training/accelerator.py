@@ -48,14 +48,25 @@ _HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, In
 
 
 class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
-    """What a training program holds. Settings that are not given come from the launcher (ACCELERATE_*), then from the defaults.
+    """The entry point of a training program: information about the process, settings, and prepared objects. Arguments that are not given come
+    from the launcher's variables (ACCELERATE_*), then from the defaults.
 
-    Of the engine, beyond Accelerate: true_divisor, keep_output_dtype, scheduler_steps_per_update, num_threads, cpu_kernels ("auto",
-    "default", "onednn"), cpu_memory ("auto", "default", "cached"), cpu_memory_kept (bytes), torch_device ("cpu", "cuda:1"),
-    device_plugins (libraries that register devices, joined by colons), cpu_affinity and fused_optimizers (False: optimizers of torch compute
-    their updates themselves). fsdp_plugin and deepspeed_plugin, one
-    or several by name, say how models are sharded, and parallelism_config how they are split; torch_tp_plugin is its former name.
-    megatron_lm_plugin says both, in Megatron-LM's words.
+    fsdp_plugin and deepspeed_plugin, one or several by name, say how models are sharded, and parallelism_config how they are split;
+    torch_tp_plugin is its former name. megatron_lm_plugin says both, in Megatron-LM's words.
+
+    Arguments that Accelerate does not have:
+
+    - true_divisor: divides a short last group of micro-batches by its own length
+    - keep_output_dtype: leaves the outputs of prepared models in half precision
+    - scheduler_steps_per_update: a prepared schedule moves one step per update, whatever the number of ranks
+    - num_threads: the threads that compute on the CPU
+    - cpu_kernels: the kernels of matmuls on the CPU: "auto", "default" or "onednn"
+    - cpu_memory: the allocator of large CPU tensors: "auto", "default" or "cached"
+    - cpu_memory_kept: the most bytes that are cached for the next tensors
+    - torch_device: "cpu", "cuda:1"
+    - device_plugins: libraries that register devices, joined by colons
+    - cpu_affinity: the rank's threads stay on its share of the processors
+    - fused_optimizers: False lets optimizers of torch compute their updates themselves
     """
 
     def __init__(self, device_placement: bool = True, split_batches: "bool | None" = None, mixed_precision: "str | None" = None,
@@ -508,8 +519,8 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
         self._write_model(lambda state, handle, *rest: capi.accel_save_model_folder(state, handle, os.fspath(source), *rest), model, save_directory, max_shard_size, safe_serialization)
 
     def get_state_dict(self, model, unwrap=True):
-        """The weights of a model. Those of a sharded one are collected on the main process, the others get an empty dict. Under ZeRO 3 they are
-        in 16 bits, as zero3_save_16bit_model of the plugin asks; without it this is a ValueError."""
+        """The weights of a model. The weights of a sharded model are collected on the main process, the others get an empty dict. Under ZeRO 3
+        they are in 16 bits, as zero3_save_16bit_model of the plugin asks; without it this is a ValueError."""
         if not hasattr(model, "state_dict"):
             raise wrong_kind("get_state_dict", model, "a model", "one of accel or torch")
         kind = self._type_of_whole_weights()
@@ -543,8 +554,8 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
 
     def load_state(self, input_dir: Any = None, load_kwargs: "dict | None" = None, *, map_location: "str | None" = None,
                    **settings: Any) -> None:
-        """Loads a state; without a folder the newest of automatic naming. Saves continue with the number after it. Of `load_kwargs`,
-        weights_only=False reads registered objects of any class, whose pickles can run any code. Of the engine, beyond Accelerate:
+        """Loads a state; without a folder the newest of automatic naming. Saves continue with the number after it. `load_kwargs` may have
+        weights_only=False, which reads registered objects of any class, whose pickles can run any code. Arguments beyond Accelerate:
         allow_missing, verify."""
         checkpoint.check_map_location(map_location)
         for name in load_kwargs or {}:
@@ -605,7 +616,7 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
         return skip_first_batches(dataloader, num_batches)
 
     def free_memory(self, *objects):
-        """Lets go of all prepared objects; as many None as objects. What is registered for checkpoints stays."""
+        """Lets go of all prepared objects; as many None as objects. Objects that are registered for checkpoints stay."""
         for held in (self._models, self._optimizers, self._schedulers, self._dataloaders):
             held.clear()
         self.deepspeed_engine_wrapped = self.whole_step_engine = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an Accelerator knows of the precision that it trains in: autocast, the scale of losses, the recipe of fp8."""
+"""The precision of an Accelerator: autocast, the scale of losses, the recipe of fp8."""
 
 from .. import capi
 from ..generated import errors

@@ -53,7 +53,7 @@ class AORecipeKwargs(settings.AORecipeKwargs):
 
 
 def _settings_of(config):
-    """What a configuration of torchao says, as settings of the engine."""
+    """A configuration of torchao as settings of the engine."""
     said = {"pad_inner_dim": bool(config.pad_inner_dim), "fsdp_all_gather": bool(config.enable_fsdp_float8_all_gather)}
     granularity = getattr(getattr(config, "cast_config_weight", None), "scaling_granularity", None)
     if getattr(granularity, "value", granularity) == "axiswise":

@@ -87,7 +87,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         return "set_to_none" in inspect.signature(self.optimizer.zero_grad).parameters
 
     def step(self, closure=None):
-        """One update, when gradients are complete and have not overflowed. What the optimizer's own step() returns, None without one."""
+        """One update, when gradients are complete and have not overflowed. The result of the optimizer's own step(), None without one."""
         self._closure, self._result, self._skipped_by_program = closure, None, False
         try:
             capi.accel_optimizer_step(self.handle)
