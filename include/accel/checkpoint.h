@@ -337,7 +337,8 @@ accel_register_load_state_pre_hook(accel_state_t *state, accel_checkpoint_hook_f
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_remove_checkpoint_hook(accel_state_t *state, int64_t id);
 
 /** Compares all files of a checkpoint with the sizes and hashes of its manifest.
- * @param folder A folder that accel_save_state() wrote. @param out A map: "files" and "bytes" INT, and "problems", a list
+ * @param folder A folder that accel_save_state() wrote.
+ * @param out A map: "files" and "bytes" INT, and "problems", a list
  * of texts that name a file each; empty when the
  *   checkpoint is whole.
  * @return ACCEL_OK, also with problems; NOT_FOUND for a folder without a manifest; CORRUPT when that is damaged itself.

@@ -108,7 +108,8 @@ accel_pipeline_step(accel_state_t *state, accel_module_t *module, const accel_va
 
 /** The stages of a prepared model: which parts each has, on which rank, with how many parameters, the memory that these take,
  * and the share of the costs.
- * @param module A prepared model. @param out The text, a line for each stage.
+ * @param module A prepared model.
+ * @param out The text, a line for each stage.
  * @return ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

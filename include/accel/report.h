@@ -27,7 +27,8 @@ accel_step_report(accel_state_t *state, int32_t reset, accel_value_t *ACCEL_OWNE
  * all together, or NONE}. Trackers get it, too, and accel_serve_metrics() shows it.
  * @param state A state.
  * @param reset 1: the next mean begins here.
- * @param out The report, equal on all ranks. @return ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED, COLLECTIVE_MISMATCH.
+ * @param out The report, equal on all ranks.
+ * @return ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED, COLLECTIVE_MISMATCH.
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_step_report_of_ranks(accel_state_t *state, int32_t reset, accel_value_t *ACCEL_OWNED out);

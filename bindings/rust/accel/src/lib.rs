@@ -53,8 +53,8 @@
 //! thread and are neither. Two objects that share what is behind them, a model and one of its children, count as one.
 //!
 //! # Callbacks
-//! Closures are callbacks: the forward of a [`Module`], a schedule, an update. What they answer with `Err` comes out of the
-//! outer call, as the source of its error; a panic continues there.
+//! Closures are callbacks: the forward of a [`Module`], a schedule, an update. Their `Err` comes out of the outer call, as
+//! the source of its error; a panic continues there.
 //!
 //! # Features
 //! Nothing is on by default.
