@@ -3722,7 +3722,7 @@ const RecomputeNothing Recompute = 0
 // RecomputeAll: the whole forward of a module
 const RecomputeAll Recompute = 1
 
-// RecomputeKeepMatmuls: the same without matmuls, convolutions and attention on the CPU, whose results are #saved
+// RecomputeKeepMatmuls: the same without matmuls, convolutions and attention on the CPU, whose results are saved
 const RecomputeKeepMatmuls Recompute = 2
 
 // QuantizationKindInt8: int8 with a scale for each row

@@ -165,7 +165,7 @@ accel_has_offloaded_params(const accel_module_t *module, int32_t *out);
  * @param device The goal. NULL: offloaded weights go to their main device, and others stay.
  * @param out The scope.
  * @return ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_ARGUMENT for meta. accel_scope_end() fails where
- * changes cannot be copied back; the weights are then those from before.
+ *   changes cannot be copied back; the weights are then those from before.
  * @threads object, waits
  * @accelerate align_module_device */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

@@ -10,8 +10,7 @@ typedef struct accel_capture_options {
   int64_t warmup_steps;    /* Ordinary steps before the first recording: they make the states of optimizers. In [1, inf). Default
                             * 3 */
   int64_t max_captures;    /* The most recordings that are cached, one for each combination of shapes, dtypes and numbers of
-  the
-                            * inputs; each keeps the memory of a step. In [1, inf). Default 1 */
+                            * the inputs; each keeps the memory of a step. In [1, inf). Default 1 */
   accel_flag_t run_others; /* 1: inputs that would need more recordings take an ordinary step; 0: they are an error.
                             * Default 0 */
   int32_t reserved;        /* 0 */

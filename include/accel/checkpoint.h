@@ -83,9 +83,8 @@ typedef struct accel_load_options {
  * @param path The file.
  * @param options NULL: defaults.
  * @param out The value that was written; for safetensors a map name -> tensor, with those that accel_save() left out under
- * their names
- *   again. Tensors are mapped from the file where its layout allows; those that shared memory when they were saved share it
- *   again, on another device too.
+ *   their names again. Tensors are mapped from the file where its layout allows; those that shared memory when they were
+ *   saved share it again, on another device too.
  * @return ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not
  *   read, or says why a device of map_location is not there; INVALID_ARGUMENT for a map_location that is no device, or
  *   beyond those of this machine.
@@ -154,8 +153,7 @@ typedef struct accel_project_options {
   const char *project_dir;                  /* The folder of the project. Default: none */
   const char *logging_dir;                  /* The folder of the project's logs. Default: as project_dir */
   int64_t total_limit;                      /* Most checkpoints of automatic naming that are retained; the oldest are
-  removed
-                                             * when a new one is complete. In [1, inf). Default: all are retained */
+                                             * removed when a new one is complete. In [1, inf). Default: all are retained */
   int64_t iteration;                        /* The number of the next checkpoint. In [0, inf). Default 0 */
   accel_flag_t automatic_checkpoint_naming; /* 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir.
                                              * Default 0 */
@@ -269,8 +267,7 @@ accel_load_state(accel_state_t *state, const char *ACCEL_NULLABLE folder,
 /** Adds an object of the application to the training state. The main process writes it.
  * @param state A state.
  * @param name The name in its file, `custom_<name>.bin`; unique. NULL: `custom_checkpoint_<number>.pkl`, as in Accelerate,
- * with the
- *   numbers of those without names in the order of their registration.
+ *   with the numbers of those without names in the order of their registration.
  * @param save,load The functions; user_data and destroy belong to both.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
  * @return ACCEL_OK, INVALID_ARGUMENT or ALREADY_EXISTS.
@@ -338,8 +335,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_remove_checkpoint_hook(ac
 
 /** Compares all files of a checkpoint with the sizes and hashes of its manifest.
  * @param folder A folder that accel_save_state() wrote.
- * @param out A map: "files" and "bytes" INT, and "problems", a list
- * of texts that name a file each; empty when the
+ * @param out A map: "files" and "bytes" INT, and "problems", a list of texts that name a file each; empty when the
  *   checkpoint is whole.
  * @return ACCEL_OK, also with problems; NOT_FOUND for a folder without a manifest; CORRUPT when that is damaged itself.
  * @threads any, waits */

@@ -244,8 +244,7 @@ typedef accel_status_t (*accel_dataset_items_fn)(const int64_t *indices, size_t 
 typedef accel_status_t (*accel_dataset_epoch_fn)(int64_t epoch, void *user_data);
 
 /** A map-style dataset whose items the program makes. They are made on the thread of the outer call; a loader with workers
- * calls from
- * several threads at once.
+ * calls from several threads at once.
  * @param length Says how many there are.
  * @param item Makes one.
  * @param items Makes the items of a batch; NULL: one after another.

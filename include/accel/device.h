@@ -68,7 +68,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_empty_cache(const 
  * @param device The device.
  * @param out A map with "allocated" and "peak_allocated" (by tensors), "reserved" and "peak_reserved" (by the allocator,
  *   which keeps memory for later tensors), and "free" and "total" (of the device), which are NONE when the device does not
- * report them.
+ *   report them.
  * @return ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED for the CPU and other devices that do not
  *   count.
  * @threads any */
@@ -85,7 +85,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_reset_peak_memory(
  * @param device The device.
  * @param out A map: "name" ("cuda:0"), "type" ("cuda"), "index", "count" (of devices of the type), "total_memory" (bytes, NONE
  *   when it is not reported), "dtypes" (a list of the names of those that it computes with; all when they are not
- * reported).
+ *   reported).
  * @return ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

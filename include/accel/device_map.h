@@ -133,8 +133,7 @@ accel_check_tied_parameters_on_same_device(const accel_value_t *tied_params, con
  * @param max_memory A map, or NONE.
  * @param out A map place -> bytes, in the order in which places are filled: accelerators by number, other devices, "cpu", "disk".
  *   Accelerators that do not report their free memory are left out, and so is the CPU beside "mps", which has its memory.
- * Other
- *   accelerators that share the memory of the host are measured like those with memory of their own.
+ *   Other accelerators that share the memory of the host are measured like those with memory of their own.
  * @return ACCEL_OK; INVALID_ARGUMENT for a device or size that is not known; TYPE_MISMATCH.
  * @threads any, waits
  * @accelerate utils.get_max_memory */

@@ -93,8 +93,8 @@ accel_set_fp8_filter(accel_state_t *state, accel_fp8_filter_fn filter, void *ACC
 /** Describes the 8-bit layers of a prepared model.
  * @param module A prepared model.
  * @param out A map: "scaling" and "format" STRING; "layers", a list with the names of the layers that compute in 8 bits; "skipped", a map
- * from the names of all other linear layers to the reason; "overflows" INT, the numbers that were cast since the preparation and
- * became the largest number because they were too large, or because of an infinity or a NaN. An empty map without fp8.
+ *   from the names of all other linear layers to the reason; "overflows" INT, the numbers that were cast since the preparation and
+ *   became the largest number because they were too large, or because of an infinity or a NaN. An empty map without fp8.
  * @return ACCEL_OK; INVALID_ARGUMENT for a module that is not prepared.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

@@ -49,8 +49,8 @@ typedef struct accel_generate_options {
 typedef accel_status_t (*accel_generated_fn)(accel_tensor_t *tokens, accel_value_t *ACCEL_OWNED out_goes_on, void *user_data);
 
 /** Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its keys and
- * values of earlier tokens are cached
- * between the steps. An encoder-decoder reads the input once, and its decoder adds tokens to options.decoder_tokens.
+ * values of earlier tokens are cached between the steps. An encoder-decoder reads the input once, and its decoder adds
+ * tokens to options.decoder_tokens.
  * @param module A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives [logits,
  *   past_key_values]; in evaluation (accel_module_train()). An encoder-decoder has the inputs (input_ids or input_features,
  *   attention_mask, decoder_input_ids, decoder_attention_mask, past_key_values), and gets the first with an empty list as
@@ -75,8 +75,8 @@ typedef struct accel_generation_batch_options {
   size_t struct_size;
   int64_t max_sequences;      /* The most sequences that get tokens in one step; others wait. In [1, 65536]. Default 16 */
   int64_t max_cached_tokens;  /* The most tokens whose keys and values are cached, of all sequences together; 0: as many as
-  the sequences
-                               * need. A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0 */
+                               * the sequences need. A sequence waits until its prompt and its new tokens have room. In [0,
+                               * inf). Default 0 */
   int64_t max_prompt_tokens;  /* The most tokens of prompts that one step computes: long prompts are computed in several steps, so
                                * that the tokens of other sequences do not wait for them. In [1, inf). Default 512 */
   accel_flag_t reuse_prompts; /* 1: keys and values of sequences that have ended stay while there is room, and a prompt that begins

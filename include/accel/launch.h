@@ -64,9 +64,8 @@ typedef accel_status_t (*accel_launch_fn)(int32_t local_process_index, void *use
  * @param function Called in each process.
  * @param user_data,destroy Handed to the callback; destroy ends its life, in this process only.
  * @return ACCEL_OK: all ranks succeeded. Else the status of the first rank that failed, which accel_error_rank() returns:
- * the one
- *   of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for
- *   threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.
+ *   the one of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE
+ *   for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.
  * @threads any, waits
  * @accelerate notebook_launcher, debug_launcher */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

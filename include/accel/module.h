@@ -102,15 +102,15 @@ accel_module_from_package(const char *path, const accel_package_options_t *ACCEL
  * beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key,
  * value] for each layer, each [batch, key heads, length, head size]. The cache that a call returned can be continued
  * several times, and may have memory behind it, so that tokens of a later call are not copied. They also take
- * "attention_mask" [batch, earlier length +
- * length] (1: a token, 0: padding) and "position_ids" [batch, length]. With experts and `output_router_logits` the output is a list,
- * whose last is the loss of the routers, times `router_aux_loss_coef`.
- * Encoders, which are "bert", "distilbert" and "roberta", take "input_ids", "attention_mask" (1: a token, 0: padding; all are tokens by
- * default), "token_type_ids" and "position_ids", each [batch, length]. `architectures` of the configuration says what they give: a
- * "BertModel" [hidden states [batch, length, hidden size], pooled [batch, hidden size]], a "DistilBertModel" the hidden states; a
- * "BertForMaskedLM" scores of the vocabulary for each token; "BertForSequenceClassification" scores of classes for each sequence,
- * "BertForTokenClassification" for each token; and "BertForQuestionAnswering" [scores of the first token of the answer, of the last
- * one]. Names of parameters are those of transformers.
+ * "attention_mask" [batch, earlier length + length] (1: a token, 0: padding) and "position_ids" [batch, length]. With
+ * experts and `output_router_logits` the output is a list, whose last is the loss of the routers, times
+ * `router_aux_loss_coef`. Encoders, which are "bert", "distilbert" and "roberta", take "input_ids", "attention_mask" (1:
+ * a token, 0: padding; all are tokens by default), "token_type_ids" and "position_ids", each [batch, length].
+ * `architectures` of the configuration says what they give: a "BertModel" [hidden states [batch, length, hidden size],
+ * pooled [batch, hidden size]], a "DistilBertModel" the hidden states; a "BertForMaskedLM" scores of the vocabulary for
+ * each token; "BertForSequenceClassification" scores of classes for each sequence, "BertForTokenClassification" for each
+ * token; and "BertForQuestionAnswering" [scores of the first token of the answer, of the last one]. Names of parameters
+ * are those of transformers.
  * @param config The path of a config.json, or the JSON text itself.
  * @param out The module.
  * @return ACCEL_OK; UNSUPPORTED for an architecture or setting that is not known; INVALID_ARGUMENT.
@@ -423,8 +423,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_set_no_grad(accel_
 typedef int32_t accel_recompute_t;
 #define ACCEL_RECOMPUTE_NOTHING 0 /* all activations are saved */
 #define ACCEL_RECOMPUTE_ALL 1 /* the whole forward of a module */
-#define ACCEL_RECOMPUTE_KEEP_MATMULS 2 /* the same without matmuls, convolutions and attention on the CPU, whose results are
-#saved */
+#define ACCEL_RECOMPUTE_KEEP_MATMULS 2 /* the same without matmuls, convolutions and attention on the CPU, whose results are saved */
 
 /* Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
  * @accelerate FullyShardedDataParallelPlugin.activation_checkpointing */

@@ -39,7 +39,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_options_check(const char 
  * @param type The name of the struct, ACCEL_OPTIONS_*.
  * @param options Memory for the struct.
  * @param size The size of that memory in bytes. Less than the library's struct is an older version's struct; of more only
- * that is written.
+ *   that is written.
  * @return ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT for a size without a field.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_options_init(const char *type, void *options, size_t size);

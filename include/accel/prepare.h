@@ -130,9 +130,8 @@ typedef struct accel_fsdp_options {
   const char *offload_folder;               /* A folder for what is offloaded, which is in files then: shards of cpu_offload,
                                              * states of offload_optimizer, and gradients. Default: none */
   int64_t reshard_group_size;               /* Between forward and backward parameters are sharded over groups of this many
-  ranks,
-                                             * a divisor of their number, instead of by all of them; 0: by all. In [0, inf).
-                                             * Default 0 */
+                                             * ranks, a divisor of their number, instead of by all of them; 0: by all. In
+                                             * [0, inf). Default 0 */
   const char *leaf_module_classes;          /* Names of classes with commas between them: with SIZE_BASED_WRAP each of their
                                              * modules is one group with all that is in it, whatever its size. Default:
                                              * none */
@@ -212,7 +211,7 @@ ACCEL_SINCE(0, 1) double accel_loss_scale(const accel_state_t *state);
 /** How losses are scaled now, with the names of torch.amp.GradScaler.
  * @param state A state.
  * @param out A map: "scale", "growth_factor", "backoff_factor" DOUBLE, "growth_interval", and "_growth_tracker", the steps without
- * overflow since the scale has changed, INT. An empty map when losses are not scaled.
+ *   overflow since the scale has changed, INT. An empty map when losses are not scaled.
  * @return ACCEL_OK.
  * @threads object
  * @accelerate accelerator.scaler */

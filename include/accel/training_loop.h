@@ -24,7 +24,7 @@ accel_backward(accel_state_t *state, accel_tensor_t *loss, const accel_backward_
  * @param loss One element with gradient history.
  * @param lr The learning rate; ACCEL_UNSET_DOUBLE: the rate of each group.
  * @return ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED under fp16, for a part of a model in
- * several processes, or inside of uneven inputs.
+ *   several processes, or inside of uneven inputs.
  * @threads collective, waits
  * @accelerate lomo_backward */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

@@ -491,7 +491,7 @@ accel_convert_to_fp32(const accel_value_t *value, accel_value_t *ACCEL_OWNED out
  * @param value Any.
  * @param out The number.
  * @return ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is not a tensor; SHAPE_MISMATCH when
- * it has no dimensions. Where any value is welcome, the first two mean that it has no rows.
+ *   it has no dimensions. Where any value is welcome, the first two mean that it has no rows.
  * @threads any
  * @accelerate utils.find_batch_size, utils.ignorant_find_batch_size */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_find_batch_size(const accel_value_t *value, int64_t *out);

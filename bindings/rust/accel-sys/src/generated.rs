@@ -463,7 +463,7 @@ pub const ACCEL_RECOMPUTE_NOTHING: accel_recompute_t = 0;
 /// the whole forward of a module
 pub const ACCEL_RECOMPUTE_ALL: accel_recompute_t = 1;
 
-/// the same without matmuls, convolutions and attention on the CPU, whose results are #saved
+/// the same without matmuls, convolutions and attention on the CPU, whose results are saved
 pub const ACCEL_RECOMPUTE_KEEP_MATMULS: accel_recompute_t = 2;
 
 /// int8 with a scale for each row

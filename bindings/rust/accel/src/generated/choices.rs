@@ -132,7 +132,7 @@ constants! {
         Nothing = ACCEL_RECOMPUTE_NOTHING,
         /// The whole forward of a module.
         All = ACCEL_RECOMPUTE_ALL,
-        /// The same without matmuls, convolutions and attention on the CPU, whose results are #saved.
+        /// The same without matmuls, convolutions and attention on the CPU, whose results are saved.
         KeepMatmuls = ACCEL_RECOMPUTE_KEEP_MATMULS,
     }
 }
