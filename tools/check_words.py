@@ -15,7 +15,7 @@ import sys
 
 # A word or a pattern, and what to write instead. Code is not looked at: names of functions and fields stay.
 WORDS = [
-    (r"the reference(?! (implementation|of (the|each|a) (C API|language)))(?='s\b|\b)", '"Accelerate", "torch", "transformers": the name of what is meant'),
+    (r"(?<!guides and )the reference(?! (implementation|of (the|each|a) (C API|language)))(?='s\b|\b)", '"Accelerate", "torch", "transformers": the name of what is meant'),
     (r"seats?", '"handle to the job"'),
     (r"items? (by|with|without) (their |its |a )?numbers?", '"map-style" or "iterable"'),
     (r"seeing a run", '"Monitoring"'),

@@ -414,6 +414,44 @@ class CheckImports(ToolTest):
         self.assertEqual((status, "m29 is on floor 30; expected at most" in output), (1, True), output)
 
 
+class CheckWords(ToolTest):
+    def check(self, **files):
+        for name, content in files.items():
+            write(self.folder / name.replace("__", "/").replace("_DOT_", "."), content)
+        result = run("check_words.py", self.folder)
+        return result.returncode, result.stdout
+
+    def test_another_word_is_named_with_its_place(self):
+        for name, before, after in (("docs__data_DOT_md", "# Data\n\n", "\n"), ("include__accel__a_DOT_h", "/* First.\n *\n * ", " */\n"),
+                                    ("bindings__rust__accel__src__a_DOT_rs", "struct A;\n\n/// ", "\n"),
+                                    ("bindings__julia__src__a_DOT_jl", "a = 1\n\n\"\"\"", "\"\"\"\n"),
+                                    ("bindings__python__accel__a_DOT_py", "import os\n\ndef a(): \"\"\"", "\"\"\"\n")):
+            with self.subTest(name=name):
+                status, output = self.check(**{name: f"{before}Rank 0 is told the number.{after}"})
+                self.assertEqual((status, f"{name.replace('__', '/').replace('_DOT_', '.')}:3: " in output, 'expected "notified"' in output),
+                                 (1, True, True), output)
+                self.assertEqual(self.check(**{name: f"{before}Rank 0 receives the number.{after}"})[0], 0)
+
+    def test_code_links_and_plain_uses_stay(self):
+        page = "# Data\n\nCall `told()`.\n\n```c\ntold(); // kept\n```\n\nA [page](kept.md) has the key \"kept\". Use the reference implementation.\n"
+        self.assertEqual(self.check(docs__data_DOT_md=page)[0], 0)
+
+    def test_a_sentence_without_a_subject(self):
+        for beginning in ("Of a sharded parameter, its part.", "That of the plugin.", "The tree. What is left over.", "As above."):
+            with self.subTest(beginning=beginning):
+                status, output = self.check(docs__data_DOT_md=f"# Data\n\n{beginning}\n")
+                self.assertEqual((status, "expected its subject" in output), (1, True), output)
+        for right in ("What is a rank?", "Ask for the tree, e.g. What.", "Thatcher is a name.", "As-is copies are made."):
+            with self.subTest(right=right):
+                self.assertEqual(self.check(docs__data_DOT_md=f"# Data\n\n{right}\n")[0], 0)
+
+    def test_long_sentences_of_a_first_page(self):
+        long = "Each of these words " + "and the next of these words " * 4 + "is in one sentence.\n"
+        self.assertIn("words a sentence", self.check(docs__data_DOT_md=f"# Data\n\n{long}")[1])
+        self.assertEqual(self.check(docs__data_DOT_md=f"# Data\n\nShort.\n\n## One\n\nShort.\n\n## Two\n\n{long}")[0], 0)
+        self.assertEqual(self.check(docs__data_DOT_md="", docs__tutorial_DOT_md=f"# Data\n\n## One\n\n## Two\n\n{long}")[0], 1)
+
+
 class CheckLayers(ToolTest):
     def check(self, heavy_sources="", cuda_lines="", **files):
         for name, content in files.items():
