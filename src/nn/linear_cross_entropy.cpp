@@ -141,7 +141,7 @@ class LinearCrossEntropyBackward final : public Node {
     if (!loss_gradient.defined()) return variable_list(3);
     require(!is_released_, Status::kInvalidState,
             "accel::linear_cross_entropy was differentiated a second time; expected one backward for each call, or a "
-            "graph that is kept");
+            "retained graph");
     LinearGradients made;
     {
       const PlainOperators plain;

@@ -68,7 +68,7 @@ class ContextAttentionBackward final : public torch::autograd::Node {
             "attention over a split sequence has no second derivative; expected a backward without create_graph");
     require(!saved.empty(), Status::kInvalidState,
             "attention over a split sequence was differentiated a second time; expected one backward for each call, or "
-            "a graph that is kept");
+            "a retained graph");
     BlockwiseAttention again = problem;
     again.query = saved[0].get();
     again.keys_and_values = saved[1].get();
