@@ -4936,13 +4936,13 @@ type StateOptions struct {
 	// process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
 	ProcessIndex *int32
 
-	// In [1, inf). Default: WORLD_SIZE and its like
+	// The number of ranks. In [1, inf). Default: WORLD_SIZE and its like
 	NumProcesses *int32
 
-	// In [0, inf). Default: LOCAL_RANK and its like
+	// The rank on this host. In [0, inf). Default: LOCAL_RANK and its like
 	LocalProcessIndex *int32
 
-	// In [1, inf). Default: LOCAL_WORLD_SIZE and its like
+	// The number of ranks on this host. In [1, inf). Default: LOCAL_WORLD_SIZE and its like
 	LocalNumProcesses *int32
 
 	// The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default "127.0.0.1"
@@ -5265,7 +5265,7 @@ func (options *PackageOptions) c(given *arguments) *C.accel_package_options_t {
 
 // SentenceEmbeddingOptions: Embeddings of sentences (Reimers and Gurevych, "Sentence-BERT", 2019).
 type SentenceEmbeddingOptions struct {
-	// Default MEAN
+	// How token embeddings become one. Default MEAN
 	Pooling *SentencePooling
 
 	// 1: vectors have the length 1. Default 1
@@ -5290,7 +5290,7 @@ func (options *SentenceEmbeddingOptions) c(given *arguments) *C.accel_sentence_e
 // ActivationCheckpointingOptions: Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory
 // Cost", 2016).
 type ActivationCheckpointingOptions struct {
-	// Default ALL
+	// The activations that are computed again. Default ALL
 	Recompute *Recompute
 
 	// 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1
@@ -5660,25 +5660,25 @@ func (options *LoraOptions) c(given *arguments) *C.accel_lora_options_t {
 
 // AdamOptions: Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.
 type AdamOptions struct {
-	// In [0, inf). Default 1e-3
+	// The learning rate. In [0, inf). Default 1e-3
 	LR *float64
 
-	// In [0, 1). Default 0.9
+	// The decay of the mean of gradients. In [0, 1). Default 0.9
 	Beta1 *float64
 
-	// In [0, 1). Default 0.999
+	// The decay of the mean of squared gradients. In [0, 1). Default 0.999
 	Beta2 *float64
 
-	// In [0, inf). Default 1e-8
+	// Added to the denominator. In [0, inf). Default 1e-8
 	Eps *float64
 
-	// In [0, inf). Default: 0 for Adam, 0.01 for AdamW
+	// The weight decay. In [0, inf). Default: 0 for Adam, 0.01 for AdamW
 	WeightDecay *float64
 
-	// Default 0
+	// 1: divides by the largest mean of squared gradients so far. Default 0
 	Amsgrad *bool
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -5714,22 +5714,22 @@ func (options *AdamOptions) c(given *arguments) *C.accel_adam_options_t {
 
 // SGDOptions: Stochastic gradient descent with momentum (Sutskever et al., 2013); names and defaults of torch.optim.
 type SGDOptions struct {
-	// In [0, inf). Default 1e-3
+	// The learning rate. In [0, inf). Default 1e-3
 	LR *float64
 
-	// In [0, inf). Default 0
+	// The momentum. In [0, inf). Default 0
 	Momentum *float64
 
-	// In [0, inf). Default 0
+	// The dampening of the momentum. In [0, inf). Default 0
 	Dampening *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
-	// Default 0
+	// 1: Nesterov momentum. Default 0
 	Nesterov *bool
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -5762,22 +5762,22 @@ func (options *SGDOptions) c(given *arguments) *C.accel_sgd_options_t {
 
 // AdagradOptions: Adagrad (Duchi, Hazan, Singer, 2011); names and defaults of torch.optim.
 type AdagradOptions struct {
-	// In [0, inf). Default 1e-2
+	// The learning rate. In [0, inf). Default 1e-2
 	LR *float64
 
-	// In [0, inf). Default 0
+	// The decay of the learning rate over the steps. In [0, inf). Default 0
 	LRDecay *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
-	// In [0, inf). Default 0
+	// The initial sum of squared gradients. In [0, inf). Default 0
 	InitialAccumulatorValue *float64
 
-	// In [0, inf). Default 1e-10
+	// Added to the denominator. In [0, inf). Default 1e-10
 	Eps *float64
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -5810,25 +5810,25 @@ func (options *AdagradOptions) c(given *arguments) *C.accel_adagrad_options_t {
 
 // RmspropOptions: RMSprop (Hinton, 2012; centred: Graves, 2013); names and defaults of torch.optim.
 type RmspropOptions struct {
-	// In [0, inf). Default 1e-2
+	// The learning rate. In [0, inf). Default 1e-2
 	LR *float64
 
-	// In [0, inf). Default 0.99
+	// The decay of the mean of squared gradients. In [0, inf). Default 0.99
 	Alpha *float64
 
-	// In [0, inf). Default 1e-8
+	// Added to the denominator. In [0, inf). Default 1e-8
 	Eps *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
-	// In [0, inf). Default 0
+	// The momentum. In [0, inf). Default 0
 	Momentum *float64
 
-	// Default 0
+	// 1: subtracts the squared mean of gradients. Default 0
 	Centered *bool
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -5864,22 +5864,22 @@ func (options *RmspropOptions) c(given *arguments) *C.accel_rmsprop_options_t {
 
 // AdamaxOptions: Adamax (Kingma, Ba, 2015); names and defaults of torch.optim.
 type AdamaxOptions struct {
-	// In [0, inf). Default 2e-3
+	// The learning rate. In [0, inf). Default 2e-3
 	LR *float64
 
-	// In [0, 1). Default 0.9
+	// The decay of the mean of gradients. In [0, 1). Default 0.9
 	Beta1 *float64
 
-	// In [0, 1). Default 0.999
+	// The decay of the largest gradient. In [0, 1). Default 0.999
 	Beta2 *float64
 
-	// In [0, inf). Default 1e-8
+	// Added to the denominator. In [0, inf). Default 1e-8
 	Eps *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -5912,28 +5912,28 @@ func (options *AdamaxOptions) c(given *arguments) *C.accel_adamax_options_t {
 
 // NadamOptions: NAdam (Dozat, 2016); names and defaults of torch.optim.
 type NadamOptions struct {
-	// In [0, inf). Default 2e-3
+	// The learning rate. In [0, inf). Default 2e-3
 	LR *float64
 
-	// In [0, 1). Default 0.9
+	// The decay of the mean of gradients. In [0, 1). Default 0.9
 	Beta1 *float64
 
-	// In [0, 1). Default 0.999
+	// The decay of the mean of squared gradients. In [0, 1). Default 0.999
 	Beta2 *float64
 
-	// In [0, inf). Default 1e-8
+	// Added to the denominator. In [0, inf). Default 1e-8
 	Eps *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
-	// In [0, inf). Default 4e-3
+	// The decay of the momentum over the steps. In [0, inf). Default 4e-3
 	MomentumDecay *float64
 
 	// 1: as in AdamW. Default 0
 	DecoupledWeightDecay *bool
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -5972,25 +5972,25 @@ func (options *NadamOptions) c(given *arguments) *C.accel_nadam_options_t {
 
 // RadamOptions: RAdam (Liu et al., 2020); names and defaults of torch.optim.
 type RadamOptions struct {
-	// In [0, inf). Default 1e-3
+	// The learning rate. In [0, inf). Default 1e-3
 	LR *float64
 
-	// In [0, 1). Default 0.9
+	// The decay of the mean of gradients. In [0, 1). Default 0.9
 	Beta1 *float64
 
-	// In [0, 1). Default 0.999
+	// The decay of the mean of squared gradients. In [0, 1). Default 0.999
 	Beta2 *float64
 
-	// In [0, inf). Default 1e-8
+	// Added to the denominator. In [0, inf). Default 1e-8
 	Eps *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
 	// 1: as in AdamW. Default 0
 	DecoupledWeightDecay *bool
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -6026,19 +6026,19 @@ func (options *RadamOptions) c(given *arguments) *C.accel_radam_options_t {
 
 // LionOptions: Lion (Chen et al., 2023): the sign of an interpolated momentum, with decoupled weight decay.
 type LionOptions struct {
-	// In [0, inf). Default 1e-4
+	// The learning rate. In [0, inf). Default 1e-4
 	LR *float64
 
-	// In [0, 1). Default 0.9
+	// The share of the momentum in an update. In [0, 1). Default 0.9
 	Beta1 *float64
 
-	// In [0, 1). Default 0.99
+	// The decay of the momentum. In [0, 1). Default 0.99
 	Beta2 *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -6069,22 +6069,22 @@ func (options *LionOptions) c(given *arguments) *C.accel_lion_options_t {
 // LambOptions: LAMB (You et al., 2020): the step of AdamW, scaled for each parameter by the ratio of the norms of
 // parameter and step.
 type LambOptions struct {
-	// In [0, inf). Default 1e-3
+	// The learning rate. In [0, inf). Default 1e-3
 	LR *float64
 
-	// In [0, 1). Default 0.9
+	// The decay of the mean of gradients. In [0, 1). Default 0.9
 	Beta1 *float64
 
-	// In [0, 1). Default 0.999
+	// The decay of the mean of squared gradients. In [0, 1). Default 0.999
 	Beta2 *float64
 
-	// In [0, inf). Default 1e-6
+	// Added to the denominator. In [0, inf). Default 1e-6
 	Eps *float64
 
-	// In [0, inf). Default 0.01
+	// The weight decay. In [0, inf). Default 0.01
 	WeightDecay *float64
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -6118,25 +6118,25 @@ func (options *LambOptions) c(given *arguments) *C.accel_lamb_options_t {
 // AdafactorOptions: Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are stored; names
 // and defaults of torch.optim.
 type AdafactorOptions struct {
-	// In [0, inf). Default 1e-2
+	// The learning rate. In [0, inf). Default 1e-2
 	LR *float64
 
 	// In (-inf, 0]. Default -0.8
 	Beta2Decay *float64
 
-	// In [0, inf). Default: the epsilon of the dtype
+	// Added to squared gradients. In [0, inf). Default: the epsilon of the dtype
 	Eps1 *float64
 
-	// In [0, inf). Default 1e-3
+	// The least root mean square of a parameter, which scales its rate. In [0, inf). Default 1e-3
 	Eps2 *float64
 
 	// Clips the root mean square of a step. In [1, inf). Default 1
 	D *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -6173,13 +6173,13 @@ func (options *AdafactorOptions) c(given *arguments) *C.accel_adafactor_options_
 // MuonOptions: Muon (Jordan et al., 2024): the momentum of a matrix is made orthogonal by Newton-Schulz steps in
 // bfloat16; names and defaults of torch.optim.
 type MuonOptions struct {
-	// In [0, inf). Default 1e-3
+	// The learning rate. In [0, inf). Default 1e-3
 	LR *float64
 
-	// In [0, inf). Default 0.1
+	// The weight decay. In [0, inf). Default 0.1
 	WeightDecay *float64
 
-	// In [0, inf). Default 0.95
+	// The momentum. In [0, inf). Default 0.95
 	Momentum *float64
 
 	// Coefficients of the polynomial, also the next two. In (-inf, inf). Default 3.4445
@@ -6191,16 +6191,16 @@ type MuonOptions struct {
 	// In (-inf, inf). Default 2.0315
 	NsC *float64
 
-	// In [0, inf). Default 1e-7
+	// Added to the norm of a matrix before it is made orthogonal. In [0, inf). Default 1e-7
 	Eps *float64
 
-	// Default 1
+	// 1: Nesterov momentum. Default 1
 	Nesterov *bool
 
-	// In [1, 99]. Default 5
+	// The steps of the Newton-Schulz iteration. In [1, 99]. Default 5
 	NsSteps *int32
 
-	// Default ORIGINAL
+	// The scale of the learning rate by the shape of a matrix. Default ORIGINAL
 	AdjustLR *MuonAdjust
 }
 
@@ -6245,7 +6245,7 @@ func (options *MuonOptions) c(given *arguments) *C.accel_muon_options_t {
 
 // LomoOptions: LOMO (Lv et al., 2023): parameters are updated during backward, and no gradient outlives its update.
 type LomoOptions struct {
-	// In [0, inf). Default 1e-3
+	// The learning rate. In [0, inf). Default 1e-3
 	LR *float64
 
 	// The most that the norm of all gradients may be; costs a second backward. In [0, inf). Default: none
@@ -6276,10 +6276,10 @@ func (options *LomoOptions) c(given *arguments) *C.accel_lomo_options_t {
 // AdalomoOptions: AdaLomo (Lv et al., 2023): LOMO with the factored second moment of Adafactor, and each update's
 // size in proportion to the size of its parameter.
 type AdalomoOptions struct {
-	// In [0, inf). Default 1e-3
+	// The learning rate. In [0, inf). Default 1e-3
 	LR *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
 	// 1 - step^decay_rate of the second moment stays. In (-inf, 0]. Default -0.8
@@ -6337,13 +6337,13 @@ func (options *AdalomoOptions) c(given *arguments) *C.accel_adalomo_options_t {
 // ScheduleFreeSGDOptions: Schedule-free SGD (Defazio et al., 2024): an average of the iterates takes the place of a
 // learning rate schedule, see accel_optimizer_train().
 type ScheduleFreeSGDOptions struct {
-	// In [0, inf). Default 1
+	// The learning rate. In [0, inf). Default 1
 	LR *float64
 
 	// The average's share in the point at which gradients are taken. In [0, 1). Default 0.9
 	Momentum *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
 	// Updates in which the learning rate grows from 0. In [0, inf). Default 0
@@ -6355,7 +6355,7 @@ type ScheduleFreeSGDOptions struct {
 	// And with the largest learning rate so far to this power. In [0, inf). Default 2
 	WeightLRPower *float64
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -6391,7 +6391,7 @@ func (options *ScheduleFreeSGDOptions) c(given *arguments) *C.accel_schedule_fre
 
 // ScheduleFreeAdamwOptions: Schedule-free AdamW, as above.
 type ScheduleFreeAdamwOptions struct {
-	// In [0, inf). Default 2.5e-3
+	// The learning rate. In [0, inf). Default 2.5e-3
 	LR *float64
 
 	// The average's share in the point at which gradients are taken. In [0, 1). Default 0.9
@@ -6400,10 +6400,10 @@ type ScheduleFreeAdamwOptions struct {
 	// The decay of the second moment. In [0, 1). Default 0.999
 	Beta2 *float64
 
-	// In [0, inf). Default 1e-8
+	// Added to the denominator. In [0, inf). Default 1e-8
 	Eps *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
 	// Updates in which the learning rate grows from 0. In [0, inf). Default 0
@@ -6415,7 +6415,7 @@ type ScheduleFreeAdamwOptions struct {
 	// And with the largest learning rate so far to this power. In [0, inf). Default 2
 	WeightLRPower *float64
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -6472,7 +6472,7 @@ type OneCycleOptions struct {
 	// First rate / last rate. In (0, inf). Default 1e4
 	FinalDivFactor *float64
 
-	// Default COS
+	// The shape of the decay. Default COS
 	AnnealStrategy *AnnealStrategy
 
 	// 1: momentum, or beta1, goes against the rate. Default 1
@@ -6532,7 +6532,7 @@ type CyclicOptions struct {
 	// At base_lr. In [0, 1). Default 0.9
 	MaxMomentum *float64
 
-	// Default TRIANGULAR
+	// The form of the cycle. Default TRIANGULAR
 	Mode *CycleMode
 
 	// 1: momentum, or beta1, goes against the rate. Default 1
@@ -6583,16 +6583,16 @@ type PlateauOptions struct {
 	// By how much a metric must be better. In [0, inf). Default 1e-4
 	Threshold *float64
 
-	// In [0, inf). Default 0
+	// The least learning rate. In [0, inf). Default 0
 	MinLR *float64
 
 	// Smaller reductions are left out. In [0, inf). Default 1e-8
 	Eps *float64
 
-	// Default MIN
+	// Whether a lower or a higher metric is better. Default MIN
 	Mode *MetricMode
 
-	// Default REL
+	// Whether the threshold is relative or absolute. Default REL
 	ThresholdMode *ThresholdMode
 }
 
@@ -6631,7 +6631,7 @@ func (options *PlateauOptions) c(given *arguments) *C.accel_plateau_options_t {
 
 // PackingOptions: How documents are packed. One of end_of_document and document_offsets is given.
 type PackingOptions struct {
-	// In [1, inf). Required
+	// The length of a sequence. In [1, inf). Required
 	SequenceLength int64
 
 	// The token that ends each document, and belongs to it. In (-inf, inf). Default: none
@@ -6640,7 +6640,7 @@ type PackingOptions struct {
 	// Int64 [documents + 1]: where each begins, and the end of the last. Default: none
 	DocumentOffsets *Tensor
 
-	// Default CONCATENATE
+	// How documents become sequences. Default CONCATENATE
 	Packing *Packing
 
 	// Behind the last document of a sequence. In (-inf, inf). Default 0
@@ -7064,7 +7064,7 @@ type ContextParallelOptions struct {
 	// PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER
 	Method *ContextMethod
 
-	// Default AUTO
+	// How positions are shared out among the ranks. Default AUTO
 	LoadBalance *LoadBalance
 
 	// The positions of each sequence; 0: any number. In [0, inf). Default 0
@@ -7301,7 +7301,7 @@ type DDPOptions struct {
 	// Exists because Accelerate has it; no effect. Default 0
 	CheckReduction *bool
 
-	// Default NO
+	// The hook that compresses gradients. Default NO
 	CommHook *DDPCommHook
 
 	// FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO
@@ -7364,7 +7364,7 @@ type FsdpOptions struct {
 	// FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy
 	ReshardAfterForward *bool
 
-	// Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE
+	// When parameters are gathered in backward. Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE
 	BackwardPrefetch *BackwardPrefetch
 
 	// 1: the next group is gathered during the forward of the current one. Variable FSDP_FORWARD_PREFETCH. Default
@@ -7374,10 +7374,10 @@ type FsdpOptions struct {
 	// 1: at most two groups are gathered at a time. Default 1
 	LimitAllGathers *bool
 
-	// Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP
+	// Which modules are sharded as one. Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP
 	AutoWrapPolicy *AutoWrapPolicy
 
-	// Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT
+	// The form of the model in checkpoints. Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT
 	StateDictType *StateDictType
 
 	// Names of classes with commas between them. Variable FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none
@@ -7534,26 +7534,28 @@ type DeepspeedOptions struct {
 	// Default: none
 	HfDsConfig string
 
-	// In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2
+	// The stage of ZeRO. In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2
 	ZeroStage *int64
 
-	// In [1, inf). Default: the number of the state
+	// Micro-batches for each step of the optimizer. In [1, inf). Default: the number of the state
 	GradientAccumulationSteps *int64
 
 	// The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In
 	// [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1
 	GradientClipping *float64
 
-	// Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE
+	// The place of optimizer states. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE
 	OffloadOptimizerDevice *OffloadDevice
 
-	// Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE
+	// The place of parameters. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE
 	OffloadParamDevice *OffloadDevice
 
-	// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none
+	// The folder on an NVMe disk to offload to. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH.
+	// Default: none
 	OffloadOptimizerNvmePath string
 
-	// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none
+	// The folder on an NVMe disk to offload to. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default:
+	// none
 	OffloadParamNvmePath string
 
 	// For stage 3, 1: only rank 0 needs weights; models of the others may be without memory
@@ -7907,16 +7909,16 @@ func (options *DataloaderConfig) c(given *arguments) *C.accel_dataloader_config_
 
 // PrepareItem: One object for accel_prepare(): exactly one of the handles is set.
 type PrepareItem struct {
-	// Default: none
+	// A module to prepare. Default: none
 	Module *Module
 
-	// Default: none
+	// An optimizer to prepare. Default: none
 	Optimizer *Optimizer
 
-	// Default: none
+	// A loader to prepare. Default: none
 	Loader *Dataloader
 
-	// Default: none
+	// A scheduler to prepare. Default: none
 	Scheduler *Scheduler
 
 	// Applies to a loader, or to a model whose options leave it open. 1: on the device; 0: as it is. Default: as
@@ -7948,13 +7950,13 @@ func (options *PrepareItem) c(given *arguments) *C.accel_prepare_item_t {
 // Formats for Deep Learning", 2022). Layers whose sizes are no multiples of 16 are left out. Everything else is as
 // under BF16.
 type Fp8Options struct {
-	// Variable ACCELERATE_FP8_BACKEND. Default AO
+	// The library whose defaults the recipe has. Variable ACCELERATE_FP8_BACKEND. Default AO
 	Backend *Fp8Backend
 
-	// Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling
+	// How scales are chosen. Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling
 	Scaling *Fp8Scaling
 
-	// Variable ACCELERATE_FP8_FORMAT. Default HYBRID
+	// The formats of forward and backward. Variable ACCELERATE_FP8_FORMAT. Default HYBRID
 	Format *Fp8Format
 
 	// Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default MOST_RECENT
@@ -8072,10 +8074,10 @@ type LocalSGDOptions struct {
 	// Default: the mean itself is taken
 	OuterLR *float64
 
-	// In [0, inf). Default: 0.9 with outer_lr
+	// The momentum of the outer optimizer. In [0, inf). Default: 0.9 with outer_lr
 	OuterMomentum *float64
 
-	// Default: 1 with outer_lr
+	// 1: Nesterov momentum in the outer optimizer. Default: 1 with outer_lr
 	OuterNesterov *bool
 
 	// 0: gradients are exchanged in each step. Default 1
@@ -13686,8 +13688,8 @@ func (module *Module) SetNoGrad(noGrad bool) error {
 //     set.
 //   - options: NULL: defaults. With recompute NOTHING activations are saved again.
 //
-// Returns: ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for a regular expression that is
-// none; UNSUPPORTED for a part of a TorchScript module.
+// Returns: ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for an invalid regular expression;
+// UNSUPPORTED for a part of a TorchScript module.
 func CheckpointActivations(module *Module, options *ActivationCheckpointingOptions) error {
 	var given arguments
 	defer given.end()
@@ -19233,7 +19235,7 @@ func (hook *OffloadHook) Remove() error {
 //     out. May be NULL.
 //   - skipModulesClasses: Names of classes with commas between them that are left out. May be NULL.
 //
-// Returns: ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a dtype that is not floating.
+// Returns: ACCEL_OK; INVALID_ARGUMENT for an invalid regular expression, or a dtype that is not floating.
 func AttachLayerwiseCasting(module *Module, storageDtype Dtype, computeDtype Dtype, skipModulesPattern string, skipModulesClasses string) error {
 	var given arguments
 	defer given.end()

@@ -234,7 +234,7 @@ ACCEL_SINCE(0, 1) void accel_offload_hook_release(accel_offload_hook_t *ACCEL_NU
  * @param skip_modules_pattern Regular expressions with commas between them: modules with a match in their path are
  *   left out. May be NULL.
  * @param skip_modules_classes Names of classes with commas between them that are left out. May be NULL.
- * @return ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a dtype that is not floating.
+ * @return ACCEL_OK; INVALID_ARGUMENT for an invalid regular expression, or a dtype that is not floating.
  * @threads object, waits
  * @accelerate attach_layerwise_casting_hooks */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

@@ -93,12 +93,12 @@ typedef int32_t accel_packing_t;
 /* How documents are packed. One of end_of_document and document_offsets is given. */
 typedef struct accel_packing_options {
   size_t struct_size;
-  int64_t sequence_length;          /* In [1, inf). Required */
+  int64_t sequence_length;          /* The length of a sequence. In [1, inf). Required */
   int64_t end_of_document;          /* The token that ends each document, and belongs to it. In (-inf, inf). Default:
                                      * none */
   accel_tensor_t *document_offsets; /* Int64 [documents + 1]: where each begins, and the end of the last. Default:
                                      * none */
-  accel_packing_t packing;          /* Default CONCATENATE */
+  accel_packing_t packing;          /* How documents become sequences. Default CONCATENATE */
   int32_t reserved;                 /* 0 */
   int64_t pad_token;                /* Behind the last document of a sequence. In (-inf, inf). Default 0 */
 } accel_packing_options_t;

@@ -33,9 +33,9 @@ typedef int32_t accel_fp8_amax_algorithm_t;
  * @accelerate TERecipeKwargs, AORecipeKwargs, MSAMPRecipeKwargs */
 typedef struct accel_fp8_options {
   size_t struct_size;
-  accel_fp8_backend_t backend;              /* Variable ACCELERATE_FP8_BACKEND. Default AO */
-  accel_fp8_scaling_t scaling;              /* Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling */
-  accel_fp8_format_t format;                /* Variable ACCELERATE_FP8_FORMAT. Default HYBRID */
+  accel_fp8_backend_t backend;              /* The library whose defaults the recipe has. Variable ACCELERATE_FP8_BACKEND. Default AO */
+  accel_fp8_scaling_t scaling;              /* How scales are chosen. Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling */
+  accel_fp8_format_t format;                /* The formats of forward and backward. Variable ACCELERATE_FP8_FORMAT. Default HYBRID */
   accel_fp8_amax_algorithm_t amax_algorithm; /* Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default MOST_RECENT */
   int64_t amax_history_length;              /* Steps, under DELAYED. In [1, 65536]. Variable ACCELERATE_FP8_AMAX_HISTORY_LEN.
                                              * Default 1024 */

@@ -128,7 +128,7 @@ typedef int32_t accel_sentence_pooling_t;
 /* Embeddings of sentences (Reimers and Gurevych, "Sentence-BERT", 2019). */
 typedef struct accel_sentence_embedding_options {
   size_t struct_size;
-  accel_sentence_pooling_t pooling; /* Default MEAN */
+  accel_sentence_pooling_t pooling; /* How token embeddings become one. Default MEAN */
   accel_flag_t normalize;           /* 1: vectors have the length 1. Default 1 */
 } accel_sentence_embedding_options_t;
 
@@ -429,7 +429,7 @@ typedef int32_t accel_recompute_t;
  * @accelerate FullyShardedDataParallelPlugin.activation_checkpointing */
 typedef struct accel_activation_checkpointing_options {
   size_t struct_size;
-  accel_recompute_t recompute;              /* Default ALL */
+  accel_recompute_t recompute;              /* The activations that are computed again. Default ALL */
   accel_flag_t preserve_rng_state;          /* 1: the default generators of the CPU and of the device give the same numbers
                                              * again, for dropout. Default 1 */
   accel_flag_t offload;                     /* 1: the inputs of a module on an accelerator are saved in the memory of the
@@ -451,7 +451,7 @@ typedef struct accel_activation_checkpointing_options {
  * model: of n equal blocks the activations of one are left, beside the inputs of all.
  * @param module A module, or a model that was prepared. Itself is checkpointed if neither class_names nor modules is set.
  * @param options NULL: defaults. With recompute NOTHING activations are saved again.
- * @return ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for a regular expression that is none;
+ * @return ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for an invalid regular expression;
  *   UNSUPPORTED for a part of a TorchScript module.
  * @threads object
  * @accelerate fsdp2_apply_ac */

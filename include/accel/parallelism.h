@@ -101,7 +101,7 @@ typedef struct accel_context_parallel_options {
   accel_context_method_t method;     /* ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says
                                       * otherwise; Accelerate's words are "allgather" and "alltoall", which is RING. Variable
                                       * PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER */
-  accel_load_balance_t load_balance; /* Default AUTO */
+  accel_load_balance_t load_balance; /* How positions are shared out among the ranks. Default AUTO */
   int64_t sequence_length;           /* The positions of each sequence; 0: any number. In [0, inf). Default 0 */
   accel_flag_t variable_length;      /* 0: sequences of another length than sequence_length are an error. Default 1 */
   accel_flag_t inputs_are_split;     /* 1: what the model is called with are this rank's positions, as a loader with sequence_keys

@@ -43,7 +43,7 @@ typedef struct accel_ddp_options {
   accel_flag_t static_graph;                /* 1: the same parameters are used in every step. Default 0 */
   double bucket_cap_mb;                     /* Size of a bucket in MiB. In (0, inf). Default 25 */
   accel_flag_t check_reduction;             /* Exists because Accelerate has it; no effect. Default 0 */
-  accel_ddp_comm_hook_t comm_hook;          /* Default NO */
+  accel_ddp_comm_hook_t comm_hook;          /* The hook that compresses gradients. Default NO */
   accel_ddp_comm_hook_t comm_wrapper;       /* FP16 or BF16: gradients are rounded before comm_hook sees them.
                                              * Default NO */
   int32_t reserved;                         /* 0 */
@@ -91,12 +91,12 @@ typedef struct accel_fsdp_options {
                                              * FSDP_VERSION. Default 1 */
   accel_flag_t reshard_after_forward;       /* 0: parameters stay whole until the backward, 1: they are gathered again.
                                              * Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy */
-  accel_backward_prefetch_t backward_prefetch; /* Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE */
+  accel_backward_prefetch_t backward_prefetch; /* When parameters are gathered in backward. Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE */
   accel_flag_t forward_prefetch;            /* 1: the next group is gathered during the forward of the current one.
                                              * Variable FSDP_FORWARD_PREFETCH. Default 0 */
   accel_flag_t limit_all_gathers;           /* 1: at most two groups are gathered at a time. Default 1 */
-  accel_auto_wrap_policy_t auto_wrap_policy; /* Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP */
-  accel_state_dict_type_t state_dict_type;  /* Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT */
+  accel_auto_wrap_policy_t auto_wrap_policy; /* Which modules are sharded as one. Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP */
+  accel_state_dict_type_t state_dict_type;  /* The form of the model in checkpoints. Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT */
   const char *transformer_cls_names_to_wrap; /* Names of classes with commas between them. Variable
                                              * FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none */
   int64_t min_num_params;                   /* Parameters from which a module forms a group; 0: no module does. In
@@ -156,16 +156,18 @@ typedef struct accel_deepspeed_options {
                                              * batch size of a rank is meant, 0: the largest. Default 1 */
   const char *hf_ds_config;                 /* The path of a file with DeepSpeed's JSON, or the JSON itself. Variable
                                              * ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none */
-  int64_t zero_stage;                       /* In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2 */
-  int64_t gradient_accumulation_steps;      /* In [1, inf). Default: the number of the state */
+  int64_t zero_stage;                       /* The stage of ZeRO. In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2 */
+  int64_t gradient_accumulation_steps;      /* Micro-batches for each step of the optimizer. In [1, inf). Default: the number of the state */
   double gradient_clipping;                 /* The largest norm of all gradients, to which each step of the optimizer clips; 0:
                                              * they are not clipped. In [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING.
                                              * Default 1 */
-  accel_offload_device_t offload_optimizer_device; /* Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE */
-  accel_offload_device_t offload_param_device; /* Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE */
-  const char *offload_optimizer_nvme_path;  /* The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH.
+  accel_offload_device_t offload_optimizer_device; /* The place of optimizer states. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE */
+  accel_offload_device_t offload_param_device; /* The place of parameters. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE */
+  const char *offload_optimizer_nvme_path;  /* The folder on an NVMe disk to offload to. Variable
+                                             * ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH.
                                              * Default: none */
-  const char *offload_param_nvme_path;      /* The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH.
+  const char *offload_param_nvme_path;      /* The folder on an NVMe disk to offload to. Variable
+                                             * ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH.
                                              * Default: none */
   accel_flag_t zero3_init_flag;             /* For stage 3, 1: only rank 0 needs weights; models of the others may be
                                              * without memory (accel_init_empty_weights_begin()), and get their shards
@@ -414,10 +416,10 @@ accel_prepare_data_loader(accel_state_t *state, accel_dataloader_t *loader,
 /* One object for accel_prepare(): exactly one of the handles is set. */
 typedef struct accel_prepare_item {
   size_t struct_size;
-  accel_module_t *module;        /* Default: none */
-  accel_optimizer_t *optimizer;  /* Default: none */
-  accel_dataloader_t *loader;    /* Default: none */
-  accel_scheduler_t *scheduler;  /* Default: none */
+  accel_module_t *module;        /* A module to prepare. Default: none */
+  accel_optimizer_t *optimizer;  /* An optimizer to prepare. Default: none */
+  accel_dataloader_t *loader;    /* A loader to prepare. Default: none */
+  accel_scheduler_t *scheduler;  /* A scheduler to prepare. Default: none */
   accel_flag_t device_placement; /* Applies to a loader, or to a model whose options leave it open. 1: on the device; 0:
                                   * as it is. Default: as the state has it */
   int32_t reserved;              /* 0 */

@@ -187,7 +187,7 @@ typedef struct accel_one_cycle_options {
   double max_momentum;                     /* At the lowest rates. In [0, 1). Default 0.95 */
   double div_factor;                       /* Max_lr / first rate. In (0, inf). Default 25 */
   double final_div_factor;                 /* First rate / last rate. In (0, inf). Default 1e4 */
-  accel_anneal_strategy_t anneal_strategy; /* Default COS */
+  accel_anneal_strategy_t anneal_strategy; /* The shape of the decay. Default COS */
   accel_flag_t cycle_momentum;             /* 1: momentum, or beta1, goes against the rate. Default 1 */
   accel_flag_t three_phase;                /* 1: up, down to the first rate, then to the last one; 0: up, and down to
                                             * the last. Default 0 */
@@ -223,7 +223,7 @@ typedef struct accel_cyclic_options {
   double gamma;                /* The base of EXP_RANGE. In (0, inf). Default 1 */
   double base_momentum;        /* At max_lr. In [0, 1). Default 0.8 */
   double max_momentum;         /* At base_lr. In [0, 1). Default 0.9 */
-  accel_cycle_mode_t mode;     /* Default TRIANGULAR */
+  accel_cycle_mode_t mode;     /* The form of the cycle. Default TRIANGULAR */
   accel_flag_t cycle_momentum; /* 1: momentum, or beta1, goes against the rate. Default 1 */
 } accel_cyclic_options_t;
 
@@ -253,10 +253,10 @@ typedef struct accel_plateau_options {
   int64_t patience;                      /* Metrics without improvement that are endured. In [0, inf). Default 10 */
   int64_t cooldown;                      /* Metrics after a reduction that do not count. In [0, inf). Default 0 */
   double threshold;                      /* By how much a metric must be better. In [0, inf). Default 1e-4 */
-  double min_lr;                         /* In [0, inf). Default 0 */
+  double min_lr;                         /* The least learning rate. In [0, inf). Default 0 */
   double eps;                            /* Smaller reductions are left out. In [0, inf). Default 1e-8 */
-  accel_metric_mode_t mode;              /* Default MIN */
-  accel_threshold_mode_t threshold_mode; /* Default REL */
+  accel_metric_mode_t mode;              /* Whether a lower or a higher metric is better. Default MIN */
+  accel_threshold_mode_t threshold_mode; /* Whether the threshold is relative or absolute. Default REL */
 } accel_plateau_options_t;
 
 /** Reduces the rates when a metric does not get better any more. It steps with accel_scheduler_step_metric() only.

@@ -86,9 +86,9 @@ typedef struct accel_state_options {
   int32_t process_index;                    /* The place in the job, here and below, for programs that start their
                                              * ranks themselves, also as threads of one process. In [0, inf).
                                              * Default: RANK and its like, as torchrun, MPI and Slurm set them */
-  int32_t num_processes;                    /* In [1, inf). Default: WORLD_SIZE and its like */
-  int32_t local_process_index;              /* In [0, inf). Default: LOCAL_RANK and its like */
-  int32_t local_num_processes;              /* In [1, inf). Default: LOCAL_WORLD_SIZE and its like */
+  int32_t num_processes;                    /* The number of ranks. In [1, inf). Default: WORLD_SIZE and its like */
+  int32_t local_process_index;              /* The rank on this host. In [0, inf). Default: LOCAL_RANK and its like */
+  int32_t local_num_processes;              /* The number of ranks on this host. In [1, inf). Default: LOCAL_WORLD_SIZE and its like */
   const char *main_process_ip;              /* The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default
                                              * "127.0.0.1" */
   int32_t main_process_port;                /* The port at which they meet. In [0, 65535]. Variable MASTER_PORT.

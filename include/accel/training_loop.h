@@ -75,8 +75,8 @@ typedef struct accel_local_sgd_options {
   int64_t start_step;            /* Steps with exchanged gradients before the first local one. In [0, inf). Default 0 */
   double outer_lr;               /* The learning rate of an SGD step on (weights of the last exchange - mean of the
                                   * weights). In [0, inf). Default: the mean itself is taken */
-  double outer_momentum;         /* In [0, inf). Default: 0.9 with outer_lr */
-  accel_flag_t outer_nesterov;   /* Default: 1 with outer_lr */
+  double outer_momentum;         /* The momentum of the outer optimizer. In [0, inf). Default: 0.9 with outer_lr */
+  accel_flag_t outer_nesterov;   /* 1: Nesterov momentum in the outer optimizer. Default: 1 with outer_lr */
   accel_flag_t enabled;          /* 0: gradients are exchanged in each step. Default 1 */
   accel_state_t *gradient_group; /* A group of ranks that continue to exchange gradients in local steps (of one host,
                                   * say). Default: none */

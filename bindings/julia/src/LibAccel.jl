@@ -6506,7 +6506,7 @@ Saves memory for time: a module keeps its inputs instead of its activations, and
 - `module`: A module, or a model that was prepared. Itself is checkpointed if neither class_names nor modules is set.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. With recompute NOTHING activations are saved again.
 
-Returns: ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for a regular expression that is none; UNSUPPORTED for a part of a TorchScript module.
+Returns: ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for an invalid regular expression; UNSUPPORTED for a part of a TorchScript module.
 
 Threads: object.
 """
@@ -11103,7 +11103,7 @@ Layers keep their parameters in a smaller dtype, and have them in another one du
 - `skip_modules_pattern`: `nothing`/`C_NULL` is allowed. Regular expressions with commas between them: modules with a match in their path are left out. May be NULL.
 - `skip_modules_classes`: `nothing`/`C_NULL` is allowed. Names of classes with commas between them that are left out. May be NULL.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a dtype that is not floating.
+Returns: ACCEL_OK; INVALID_ARGUMENT for an invalid regular expression, or a dtype that is not floating.
 
 Threads: object, waits.
 """

@@ -258,9 +258,9 @@ constexpr OptionField kStateOptions[] = {
     {"keep_output_dtype", "1: outputs of prepared models stay in half precision; 0: they become float32. Default 0", OptionKind::kFlag, 4, 52, 77, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"timeout_ms", "Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000", OptionKind::kInteger, 8, 56, 70, {1, kInfinity, false, true}, "ACCEL_TIMEOUT_MS", nullptr, "1800000 on the CPU, where ranks wait for what the first one prepares, else 600000", nullptr, 0, false},
     {"process_index", "The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them", OptionKind::kInteger, 4, 64, 117, {0, kInfinity, false, true}, nullptr, nullptr, "RANK and its like, as torchrun, MPI and Slurm set them", nullptr, 0, false},
-    {"num_processes", "In [1, inf). Default: WORLD_SIZE and its like", OptionKind::kInteger, 4, 68, 0, {1, kInfinity, false, true}, nullptr, nullptr, "WORLD_SIZE and its like", nullptr, 0, false},
-    {"local_process_index", "In [0, inf). Default: LOCAL_RANK and its like", OptionKind::kInteger, 4, 72, 0, {0, kInfinity, false, true}, nullptr, nullptr, "LOCAL_RANK and its like", nullptr, 0, false},
-    {"local_num_processes", "In [1, inf). Default: LOCAL_WORLD_SIZE and its like", OptionKind::kInteger, 4, 76, 0, {1, kInfinity, false, true}, nullptr, nullptr, "LOCAL_WORLD_SIZE and its like", nullptr, 0, false},
+    {"num_processes", "The number of ranks. In [1, inf). Default: WORLD_SIZE and its like", OptionKind::kInteger, 4, 68, 20, {1, kInfinity, false, true}, nullptr, nullptr, "WORLD_SIZE and its like", nullptr, 0, false},
+    {"local_process_index", "The rank on this host. In [0, inf). Default: LOCAL_RANK and its like", OptionKind::kInteger, 4, 72, 22, {0, kInfinity, false, true}, nullptr, nullptr, "LOCAL_RANK and its like", nullptr, 0, false},
+    {"local_num_processes", "The number of ranks on this host. In [1, inf). Default: LOCAL_WORLD_SIZE and its like", OptionKind::kInteger, 4, 76, 33, {1, kInfinity, false, true}, nullptr, nullptr, "LOCAL_WORLD_SIZE and its like", nullptr, 0, false},
     {"main_process_ip", "The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default \"127.0.0.1\"", OptionKind::kText, 8, 80, 41, kNone, "MASTER_ADDR", "127.0.0.1", nullptr, nullptr, 0, false},
     {"main_process_port", "The port at which they meet. In [0, 65535]. Variable MASTER_PORT. Default 29500", OptionKind::kInteger, 4, 88, 28, {0, 65535, false, false}, "MASTER_PORT", "29500", nullptr, nullptr, 0, false},
     {"device_placement", "1: prepare puts models and batches on the device. Default 1", OptionKind::kFlag, 4, 92, 49, kNone, nullptr, "1", nullptr, nullptr, 0, false},
@@ -311,12 +311,12 @@ constexpr OptionField kPackageOptions[] = {
 };
 
 constexpr OptionField kSentenceEmbeddingOptions[] = {
-    {"pooling", "Default MEAN", OptionKind::kChoice, 4, 8, 0, kNone, nullptr, "mean", nullptr, kSentencePoolingChoices, std::size(kSentencePoolingChoices), false},
+    {"pooling", "How token embeddings become one. Default MEAN", OptionKind::kChoice, 4, 8, 32, kNone, nullptr, "mean", nullptr, kSentencePoolingChoices, std::size(kSentencePoolingChoices), false},
     {"normalize", "1: vectors have the length 1. Default 1", OptionKind::kFlag, 4, 12, 29, kNone, nullptr, "1", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kActivationCheckpointingOptions[] = {
-    {"recompute", "Default ALL", OptionKind::kChoice, 4, 8, 0, kNone, nullptr, "all", nullptr, kRecomputeChoices, std::size(kRecomputeChoices), false},
+    {"recompute", "The activations that are computed again. Default ALL", OptionKind::kChoice, 4, 8, 40, kNone, nullptr, "all", nullptr, kRecomputeChoices, std::size(kRecomputeChoices), false},
     {"preserve_rng_state", "1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1", OptionKind::kFlag, 4, 12, 96, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"offload", "1: the inputs of a module on an accelerator are saved in the memory of the host. Default 0", OptionKind::kFlag, 4, 16, 80, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"determinism_check", "1: shapes, dtypes and devices are compared with the first forward. Default 1", OptionKind::kFlag, 4, 20, 66, kNone, nullptr, "1", nullptr, nullptr, 0, false},
@@ -388,128 +388,128 @@ constexpr OptionField kLoraOptions[] = {
 };
 
 constexpr OptionField kAdamOptions[] = {
-    {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
-    {"beta1", "In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 0, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
-    {"beta2", "In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 0, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
-    {"eps", "In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default: 0 for Adam, 0.01 for AdamW", OptionKind::kNumber, 8, 40, 0, {0, kInfinity, false, true}, nullptr, nullptr, "0 for Adam, 0.01 for AdamW", nullptr, 0, false},
-    {"amsgrad", "Default 0", OptionKind::kFlag, 4, 48, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 52, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
+    {"beta1", "The decay of the mean of gradients. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 35, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
+    {"beta2", "The decay of the mean of squared gradients. In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 43, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
+    {"eps", "Added to the denominator. In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 32, 25, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default: 0 for Adam, 0.01 for AdamW", OptionKind::kNumber, 8, 40, 17, {0, kInfinity, false, true}, nullptr, nullptr, "0 for Adam, 0.01 for AdamW", nullptr, 0, false},
+    {"amsgrad", "1: divides by the largest mean of squared gradients so far. Default 0", OptionKind::kFlag, 4, 48, 59, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 52, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kSgdOptions[] = {
-    {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
-    {"momentum", "In [0, inf). Default 0", OptionKind::kNumber, 8, 16, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"dampening", "In [0, inf). Default 0", OptionKind::kNumber, 8, 24, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"nesterov", "Default 0", OptionKind::kFlag, 4, 40, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 44, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
+    {"momentum", "The momentum. In [0, inf). Default 0", OptionKind::kNumber, 8, 16, 13, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"dampening", "The dampening of the momentum. In [0, inf). Default 0", OptionKind::kNumber, 8, 24, 30, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 32, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"nesterov", "1: Nesterov momentum. Default 0", OptionKind::kFlag, 4, 40, 21, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 44, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kAdagradOptions[] = {
-    {"lr", "In [0, inf). Default 1e-2", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-2", nullptr, nullptr, 0, false},
-    {"lr_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 16, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 24, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"initial_accumulator_value", "In [0, inf). Default 0", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"eps", "In [0, inf). Default 1e-10", OptionKind::kNumber, 8, 40, 0, {0, kInfinity, false, true}, nullptr, "1e-10", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 48, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-2", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-2", nullptr, nullptr, 0, false},
+    {"lr_decay", "The decay of the learning rate over the steps. In [0, inf). Default 0", OptionKind::kNumber, 8, 16, 46, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 24, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"initial_accumulator_value", "The initial sum of squared gradients. In [0, inf). Default 0", OptionKind::kNumber, 8, 32, 37, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"eps", "Added to the denominator. In [0, inf). Default 1e-10", OptionKind::kNumber, 8, 40, 25, {0, kInfinity, false, true}, nullptr, "1e-10", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 48, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 52, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kRmspropOptions[] = {
-    {"lr", "In [0, inf). Default 1e-2", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-2", nullptr, nullptr, 0, false},
-    {"alpha", "In [0, inf). Default 0.99", OptionKind::kNumber, 8, 16, 0, {0, kInfinity, false, true}, nullptr, "0.99", nullptr, nullptr, 0, false},
-    {"eps", "In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 24, 0, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"momentum", "In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"centered", "Default 0", OptionKind::kFlag, 4, 48, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 52, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-2", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-2", nullptr, nullptr, 0, false},
+    {"alpha", "The decay of the mean of squared gradients. In [0, inf). Default 0.99", OptionKind::kNumber, 8, 16, 43, {0, kInfinity, false, true}, nullptr, "0.99", nullptr, nullptr, 0, false},
+    {"eps", "Added to the denominator. In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 24, 25, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 32, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"momentum", "The momentum. In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 13, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"centered", "1: subtracts the squared mean of gradients. Default 0", OptionKind::kFlag, 4, 48, 43, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 52, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kAdamaxOptions[] = {
-    {"lr", "In [0, inf). Default 2e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "2e-3", nullptr, nullptr, 0, false},
-    {"beta1", "In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 0, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
-    {"beta2", "In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 0, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
-    {"eps", "In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 48, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 2e-3", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "2e-3", nullptr, nullptr, 0, false},
+    {"beta1", "The decay of the mean of gradients. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 35, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
+    {"beta2", "The decay of the largest gradient. In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 34, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
+    {"eps", "Added to the denominator. In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 32, 25, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 48, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 52, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kNadamOptions[] = {
-    {"lr", "In [0, inf). Default 2e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "2e-3", nullptr, nullptr, 0, false},
-    {"beta1", "In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 0, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
-    {"beta2", "In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 0, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
-    {"eps", "In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"momentum_decay", "In [0, inf). Default 4e-3", OptionKind::kNumber, 8, 48, 0, {0, kInfinity, false, true}, nullptr, "4e-3", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 2e-3", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "2e-3", nullptr, nullptr, 0, false},
+    {"beta1", "The decay of the mean of gradients. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 35, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
+    {"beta2", "The decay of the mean of squared gradients. In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 43, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
+    {"eps", "Added to the denominator. In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 32, 25, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"momentum_decay", "The decay of the momentum over the steps. In [0, inf). Default 4e-3", OptionKind::kNumber, 8, 48, 41, {0, kInfinity, false, true}, nullptr, "4e-3", nullptr, nullptr, 0, false},
     {"decoupled_weight_decay", "1: as in AdamW. Default 0", OptionKind::kFlag, 4, 56, 15, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 60, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 60, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kRadamOptions[] = {
-    {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
-    {"beta1", "In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 0, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
-    {"beta2", "In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 0, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
-    {"eps", "In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
+    {"beta1", "The decay of the mean of gradients. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 35, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
+    {"beta2", "The decay of the mean of squared gradients. In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 43, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
+    {"eps", "Added to the denominator. In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 32, 25, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"decoupled_weight_decay", "1: as in AdamW. Default 0", OptionKind::kFlag, 4, 48, 15, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 52, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 52, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kLionOptions[] = {
-    {"lr", "In [0, inf). Default 1e-4", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-4", nullptr, nullptr, 0, false},
-    {"beta1", "In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 0, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
-    {"beta2", "In [0, 1). Default 0.99", OptionKind::kNumber, 8, 24, 0, {0, 1, false, true}, nullptr, "0.99", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 40, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-4", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-4", nullptr, nullptr, 0, false},
+    {"beta1", "The share of the momentum in an update. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 39, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
+    {"beta2", "The decay of the momentum. In [0, 1). Default 0.99", OptionKind::kNumber, 8, 24, 26, {0, 1, false, true}, nullptr, "0.99", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 32, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 40, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 44, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kLambOptions[] = {
-    {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
-    {"beta1", "In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 0, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
-    {"beta2", "In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 0, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
-    {"eps", "In [0, inf). Default 1e-6", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "1e-6", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0.01", OptionKind::kNumber, 8, 40, 0, {0, kInfinity, false, true}, nullptr, "0.01", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 48, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
+    {"beta1", "The decay of the mean of gradients. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 35, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
+    {"beta2", "The decay of the mean of squared gradients. In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 43, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
+    {"eps", "Added to the denominator. In [0, inf). Default 1e-6", OptionKind::kNumber, 8, 32, 25, {0, kInfinity, false, true}, nullptr, "1e-6", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0.01", OptionKind::kNumber, 8, 40, 17, {0, kInfinity, false, true}, nullptr, "0.01", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 48, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 52, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kAdafactorOptions[] = {
-    {"lr", "In [0, inf). Default 1e-2", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-2", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-2", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-2", nullptr, nullptr, 0, false},
     {"beta2_decay", "In (-inf, 0]. Default -0.8", OptionKind::kNumber, 8, 16, 0, {-kInfinity, 0, true, false}, nullptr, "-0.8", nullptr, nullptr, 0, false},
-    {"eps1", "In [0, inf). Default: the epsilon of the dtype", OptionKind::kNumber, 8, 24, 0, {0, kInfinity, false, true}, nullptr, nullptr, "the epsilon of the dtype", nullptr, 0, false},
-    {"eps2", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
+    {"eps1", "Added to squared gradients. In [0, inf). Default: the epsilon of the dtype", OptionKind::kNumber, 8, 24, 27, {0, kInfinity, false, true}, nullptr, nullptr, "the epsilon of the dtype", nullptr, 0, false},
+    {"eps2", "The least root mean square of a parameter, which scales its rate. In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 32, 65, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
     {"d", "Clips the root mean square of a step. In [1, inf). Default 1", OptionKind::kNumber, 8, 40, 37, {1, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 48, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 56, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 48, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 56, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 60, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kMuonOptions[] = {
-    {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0.1", OptionKind::kNumber, 8, 16, 0, {0, kInfinity, false, true}, nullptr, "0.1", nullptr, nullptr, 0, false},
-    {"momentum", "In [0, inf). Default 0.95", OptionKind::kNumber, 8, 24, 0, {0, kInfinity, false, true}, nullptr, "0.95", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0.1", OptionKind::kNumber, 8, 16, 17, {0, kInfinity, false, true}, nullptr, "0.1", nullptr, nullptr, 0, false},
+    {"momentum", "The momentum. In [0, inf). Default 0.95", OptionKind::kNumber, 8, 24, 13, {0, kInfinity, false, true}, nullptr, "0.95", nullptr, nullptr, 0, false},
     {"ns_a", "Coefficients of the polynomial, also the next two. In (-inf, inf). Default 3.4445", OptionKind::kNumber, 8, 32, 50, {-kInfinity, kInfinity, true, true}, nullptr, "3.4445", nullptr, nullptr, 0, false},
     {"ns_b", "In (-inf, inf). Default -4.775", OptionKind::kNumber, 8, 40, 0, {-kInfinity, kInfinity, true, true}, nullptr, "-4.775", nullptr, nullptr, 0, false},
     {"ns_c", "In (-inf, inf). Default 2.0315", OptionKind::kNumber, 8, 48, 0, {-kInfinity, kInfinity, true, true}, nullptr, "2.0315", nullptr, nullptr, 0, false},
-    {"eps", "In [0, inf). Default 1e-7", OptionKind::kNumber, 8, 56, 0, {0, kInfinity, false, true}, nullptr, "1e-7", nullptr, nullptr, 0, false},
-    {"nesterov", "Default 1", OptionKind::kFlag, 4, 64, 0, kNone, nullptr, "1", nullptr, nullptr, 0, false},
-    {"ns_steps", "In [1, 99]. Default 5", OptionKind::kInteger, 4, 68, 0, {1, 99, false, false}, nullptr, "5", nullptr, nullptr, 0, false},
-    {"adjust_lr_fn", "Default ORIGINAL", OptionKind::kChoice, 4, 72, 0, kNone, nullptr, "original", nullptr, kMuonAdjustChoices, std::size(kMuonAdjustChoices), false},
+    {"eps", "Added to the norm of a matrix before it is made orthogonal. In [0, inf). Default 1e-7", OptionKind::kNumber, 8, 56, 59, {0, kInfinity, false, true}, nullptr, "1e-7", nullptr, nullptr, 0, false},
+    {"nesterov", "1: Nesterov momentum. Default 1", OptionKind::kFlag, 4, 64, 21, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"ns_steps", "The steps of the Newton-Schulz iteration. In [1, 99]. Default 5", OptionKind::kInteger, 4, 68, 41, {1, 99, false, false}, nullptr, "5", nullptr, nullptr, 0, false},
+    {"adjust_lr_fn", "The scale of the learning rate by the shape of a matrix. Default ORIGINAL", OptionKind::kChoice, 4, 72, 56, kNone, nullptr, "original", nullptr, kMuonAdjustChoices, std::size(kMuonAdjustChoices), false},
     {"reserved", "", OptionKind::kReserved, 4, 76, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kLomoOptions[] = {
-    {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
     {"clip_grad_norm", "The most that the norm of all gradients may be; costs a second backward. In [0, inf). Default: none", OptionKind::kNumber, 8, 16, 72, {0, kInfinity, false, true}, nullptr, nullptr, "none", nullptr, 0, false},
     {"clip_grad_value", "The most that an element of a gradient may be. In [0, inf). Default: none", OptionKind::kNumber, 8, 24, 46, {0, kInfinity, false, true}, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
 constexpr OptionField kAdalomoOptions[] = {
-    {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 16, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 16, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"decay_rate", "1 - step^decay_rate of the second moment stays. In (-inf, 0]. Default -0.8", OptionKind::kNumber, 8, 24, 47, {-kInfinity, 0, true, false}, nullptr, "-0.8", nullptr, nullptr, 0, false},
     {"eps1", "Added to the squares of gradients. In [0, inf). Default 1e-30", OptionKind::kNumber, 8, 32, 34, {0, kInfinity, false, true}, nullptr, "1e-30", nullptr, nullptr, 0, false},
     {"eps2", "The least size of a parameter that counts. In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 40, 42, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
@@ -519,26 +519,26 @@ constexpr OptionField kAdalomoOptions[] = {
 };
 
 constexpr OptionField kScheduleFreeSgdOptions[] = {
-    {"lr", "In [0, inf). Default 1", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
     {"momentum", "The average's share in the point at which gradients are taken. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 62, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 24, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 24, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"warmup_steps", "Updates in which the learning rate grows from 0. In [0, inf). Default 0", OptionKind::kNumber, 8, 32, 48, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"r", "The weight of an iterate in the average grows with the step to this power. In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 74, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"weight_lr_power", "And with the largest learning rate so far to this power. In [0, inf). Default 2", OptionKind::kNumber, 8, 48, 56, {0, kInfinity, false, true}, nullptr, "2", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 56, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 56, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 60, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kScheduleFreeAdamwOptions[] = {
-    {"lr", "In [0, inf). Default 2.5e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "2.5e-3", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 2.5e-3", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "2.5e-3", nullptr, nullptr, 0, false},
     {"beta1", "The average's share in the point at which gradients are taken. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 62, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
     {"beta2", "The decay of the second moment. In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 31, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
-    {"eps", "In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"eps", "Added to the denominator. In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 32, 25, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"warmup_steps", "Updates in which the learning rate grows from 0. In [0, inf). Default 0", OptionKind::kNumber, 8, 48, 48, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"r", "The weight of an iterate in the average grows with the step to this power. In [0, inf). Default 0", OptionKind::kNumber, 8, 56, 74, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"weight_lr_power", "And with the largest learning rate so far to this power. In [0, inf). Default 2", OptionKind::kNumber, 8, 64, 56, {0, kInfinity, false, true}, nullptr, "2", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 72, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 72, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 76, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
@@ -548,7 +548,7 @@ constexpr OptionField kOneCycleOptions[] = {
     {"max_momentum", "At the lowest rates. In [0, 1). Default 0.95", OptionKind::kNumber, 8, 24, 20, {0, 1, false, true}, nullptr, "0.95", nullptr, nullptr, 0, false},
     {"div_factor", "Max_lr / first rate. In (0, inf). Default 25", OptionKind::kNumber, 8, 32, 20, {0, kInfinity, true, true}, nullptr, "25", nullptr, nullptr, 0, false},
     {"final_div_factor", "First rate / last rate. In (0, inf). Default 1e4", OptionKind::kNumber, 8, 40, 23, {0, kInfinity, true, true}, nullptr, "1e4", nullptr, nullptr, 0, false},
-    {"anneal_strategy", "Default COS", OptionKind::kChoice, 4, 48, 0, kNone, nullptr, "cos", nullptr, kAnnealStrategyChoices, std::size(kAnnealStrategyChoices), false},
+    {"anneal_strategy", "The shape of the decay. Default COS", OptionKind::kChoice, 4, 48, 23, kNone, nullptr, "cos", nullptr, kAnnealStrategyChoices, std::size(kAnnealStrategyChoices), false},
     {"cycle_momentum", "1: momentum, or beta1, goes against the rate. Default 1", OptionKind::kFlag, 4, 52, 45, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"three_phase", "1: up, down to the first rate, then to the last one; 0: up, and down to the last. Default 0", OptionKind::kFlag, 4, 56, 81, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 60, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
@@ -560,7 +560,7 @@ constexpr OptionField kCyclicOptions[] = {
     {"gamma", "The base of EXP_RANGE. In (0, inf). Default 1", OptionKind::kNumber, 8, 24, 22, {0, kInfinity, true, true}, nullptr, "1", nullptr, nullptr, 0, false},
     {"base_momentum", "At max_lr. In [0, 1). Default 0.8", OptionKind::kNumber, 8, 32, 10, {0, 1, false, true}, nullptr, "0.8", nullptr, nullptr, 0, false},
     {"max_momentum", "At base_lr. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 40, 11, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
-    {"mode", "Default TRIANGULAR", OptionKind::kChoice, 4, 48, 0, kNone, nullptr, "triangular", nullptr, kCycleModeChoices, std::size(kCycleModeChoices), false},
+    {"mode", "The form of the cycle. Default TRIANGULAR", OptionKind::kChoice, 4, 48, 22, kNone, nullptr, "triangular", nullptr, kCycleModeChoices, std::size(kCycleModeChoices), false},
     {"cycle_momentum", "1: momentum, or beta1, goes against the rate. Default 1", OptionKind::kFlag, 4, 52, 45, kNone, nullptr, "1", nullptr, nullptr, 0, false},
 };
 
@@ -569,17 +569,17 @@ constexpr OptionField kPlateauOptions[] = {
     {"patience", "Metrics without improvement that are endured. In [0, inf). Default 10", OptionKind::kInteger, 8, 16, 45, {0, kInfinity, false, true}, nullptr, "10", nullptr, nullptr, 0, false},
     {"cooldown", "Metrics after a reduction that do not count. In [0, inf). Default 0", OptionKind::kInteger, 8, 24, 44, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"threshold", "By how much a metric must be better. In [0, inf). Default 1e-4", OptionKind::kNumber, 8, 32, 36, {0, kInfinity, false, true}, nullptr, "1e-4", nullptr, nullptr, 0, false},
-    {"min_lr", "In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"min_lr", "The least learning rate. In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 24, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"eps", "Smaller reductions are left out. In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 48, 32, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
-    {"mode", "Default MIN", OptionKind::kChoice, 4, 56, 0, kNone, nullptr, "min", nullptr, kMetricModeChoices, std::size(kMetricModeChoices), false},
-    {"threshold_mode", "Default REL", OptionKind::kChoice, 4, 60, 0, kNone, nullptr, "rel", nullptr, kThresholdModeChoices, std::size(kThresholdModeChoices), false},
+    {"mode", "Whether a lower or a higher metric is better. Default MIN", OptionKind::kChoice, 4, 56, 45, kNone, nullptr, "min", nullptr, kMetricModeChoices, std::size(kMetricModeChoices), false},
+    {"threshold_mode", "Whether the threshold is relative or absolute. Default REL", OptionKind::kChoice, 4, 60, 46, kNone, nullptr, "rel", nullptr, kThresholdModeChoices, std::size(kThresholdModeChoices), false},
 };
 
 constexpr OptionField kPackingOptions[] = {
-    {"sequence_length", "In [1, inf). Required", OptionKind::kInteger, 8, 8, 0, {1, kInfinity, false, true}, nullptr, nullptr, nullptr, nullptr, 0, true},
+    {"sequence_length", "The length of a sequence. In [1, inf). Required", OptionKind::kInteger, 8, 8, 25, {1, kInfinity, false, true}, nullptr, nullptr, nullptr, nullptr, 0, true},
     {"end_of_document", "The token that ends each document, and belongs to it. In (-inf, inf). Default: none", OptionKind::kInteger, 8, 16, 53, {-kInfinity, kInfinity, true, true}, nullptr, nullptr, "none", nullptr, 0, false},
     {"document_offsets", "Int64 [documents + 1]: where each begins, and the end of the last. Default: none", OptionKind::kObject, 8, 24, 66, kNone, nullptr, nullptr, "none", nullptr, 0, false},
-    {"packing", "Default CONCATENATE", OptionKind::kChoice, 4, 32, 0, kNone, nullptr, "concatenate", nullptr, kPackingChoices, std::size(kPackingChoices), false},
+    {"packing", "How documents become sequences. Default CONCATENATE", OptionKind::kChoice, 4, 32, 31, kNone, nullptr, "concatenate", nullptr, kPackingChoices, std::size(kPackingChoices), false},
     {"reserved", "", OptionKind::kReserved, 4, 36, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
     {"pad_token", "Behind the last document of a sequence. In (-inf, inf). Default 0", OptionKind::kInteger, 8, 40, 39, {-kInfinity, kInfinity, true, true}, nullptr, "0", nullptr, nullptr, 0, false},
 };
@@ -655,7 +655,7 @@ constexpr OptionField kTensorParallelOptions[] = {
 
 constexpr OptionField kContextParallelOptions[] = {
     {"method", "ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; Accelerate's words are \"allgather\" and \"alltoall\", which is RING. Variable PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER", OptionKind::kChoice, 4, 8, 164, kNone, "PARALLELISM_CONFIG_CP_COMM_STRATEGY", "all_gather", nullptr, kContextMethodChoices, std::size(kContextMethodChoices), false},
-    {"load_balance", "Default AUTO", OptionKind::kChoice, 4, 12, 0, kNone, nullptr, "auto", nullptr, kLoadBalanceChoices, std::size(kLoadBalanceChoices), false},
+    {"load_balance", "How positions are shared out among the ranks. Default AUTO", OptionKind::kChoice, 4, 12, 45, kNone, nullptr, "auto", nullptr, kLoadBalanceChoices, std::size(kLoadBalanceChoices), false},
     {"sequence_length", "The positions of each sequence; 0: any number. In [0, inf). Default 0", OptionKind::kInteger, 8, 16, 46, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"variable_length", "0: sequences of another length than sequence_length are an error. Default 1", OptionKind::kFlag, 4, 24, 65, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"inputs_are_split", "1: what the model is called with are this rank's positions, as a loader with sequence_keys gives them: each call is in a scope of its own. Default 0", OptionKind::kFlag, 4, 28, 138, kNone, nullptr, "0", nullptr, nullptr, 0, false},
@@ -701,7 +701,7 @@ constexpr OptionField kDdpOptions[] = {
     {"static_graph", "1: the same parameters are used in every step. Default 0", OptionKind::kFlag, 4, 20, 46, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"bucket_cap_mb", "Size of a bucket in MiB. In (0, inf). Default 25", OptionKind::kNumber, 8, 24, 24, {0, kInfinity, true, true}, nullptr, "25", nullptr, nullptr, 0, false},
     {"check_reduction", "Exists because Accelerate has it; no effect. Default 0", OptionKind::kFlag, 4, 32, 44, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"comm_hook", "Default NO", OptionKind::kChoice, 4, 36, 0, kNone, nullptr, "no", nullptr, kDdpCommHookChoices, std::size(kDdpCommHookChoices), false},
+    {"comm_hook", "The hook that compresses gradients. Default NO", OptionKind::kChoice, 4, 36, 35, kNone, nullptr, "no", nullptr, kDdpCommHookChoices, std::size(kDdpCommHookChoices), false},
     {"comm_wrapper", "FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO", OptionKind::kChoice, 4, 40, 63, kNone, nullptr, "no", nullptr, kDdpCommHookChoices, std::size(kDdpCommHookChoices), false},
     {"reserved", "", OptionKind::kReserved, 4, 44, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
     {"comm_state_option", "The options of both PowerSGDs. Default: theirs", OptionKind::kObject, 8, 48, 30, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::power_sgd_options},
@@ -712,11 +712,11 @@ constexpr OptionField kFsdpOptions[] = {
     {"sharding_strategy", "A model in stages: SHARD_GRAD_OP unless it is set. Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD", OptionKind::kChoice, 4, 12, 50, kNone, "FSDP_SHARDING_STRATEGY", "full_shard", nullptr, kShardingStrategyChoices, std::size(kShardingStrategyChoices), false},
     {"fsdp_version", "The version of FSDP whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION. Default 1", OptionKind::kInteger, 8, 16, 73, {1, 2, false, false}, "FSDP_VERSION", "1", nullptr, nullptr, 0, false},
     {"reshard_after_forward", "0: parameters stay whole until the backward, 1: they are gathered again. Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy", OptionKind::kFlag, 4, 24, 72, kNone, "FSDP_RESHARD_AFTER_FORWARD", nullptr, "as the strategy", nullptr, 0, false},
-    {"backward_prefetch", "Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE", OptionKind::kChoice, 4, 28, 0, kNone, "FSDP_BACKWARD_PREFETCH", "backward_pre", nullptr, kBackwardPrefetchChoices, std::size(kBackwardPrefetchChoices), false},
+    {"backward_prefetch", "When parameters are gathered in backward. Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE", OptionKind::kChoice, 4, 28, 41, kNone, "FSDP_BACKWARD_PREFETCH", "backward_pre", nullptr, kBackwardPrefetchChoices, std::size(kBackwardPrefetchChoices), false},
     {"forward_prefetch", "1: the next group is gathered during the forward of the current one. Variable FSDP_FORWARD_PREFETCH. Default 0", OptionKind::kFlag, 4, 32, 68, kNone, "FSDP_FORWARD_PREFETCH", "0", nullptr, nullptr, 0, false},
     {"limit_all_gathers", "1: at most two groups are gathered at a time. Default 1", OptionKind::kFlag, 4, 36, 45, kNone, nullptr, "1", nullptr, nullptr, 0, false},
-    {"auto_wrap_policy", "Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP", OptionKind::kChoice, 4, 40, 0, kNone, "FSDP_AUTO_WRAP_POLICY", "no_wrap", nullptr, kAutoWrapPolicyChoices, std::size(kAutoWrapPolicyChoices), false},
-    {"state_dict_type", "Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT", OptionKind::kChoice, 4, 44, 0, kNone, "FSDP_STATE_DICT_TYPE", "full_state_dict", nullptr, kStateDictTypeChoices, std::size(kStateDictTypeChoices), false},
+    {"auto_wrap_policy", "Which modules are sharded as one. Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP", OptionKind::kChoice, 4, 40, 33, kNone, "FSDP_AUTO_WRAP_POLICY", "no_wrap", nullptr, kAutoWrapPolicyChoices, std::size(kAutoWrapPolicyChoices), false},
+    {"state_dict_type", "The form of the model in checkpoints. Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT", OptionKind::kChoice, 4, 44, 37, kNone, "FSDP_STATE_DICT_TYPE", "full_state_dict", nullptr, kStateDictTypeChoices, std::size(kStateDictTypeChoices), false},
     {"transformer_cls_names_to_wrap", "Names of classes with commas between them. Variable FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none", OptionKind::kText, 8, 48, 42, kNone, "FSDP_TRANSFORMER_CLS_TO_WRAP", nullptr, "none", nullptr, 0, false},
     {"min_num_params", "Parameters from which a module forms a group; 0: no module does. In [0, inf). Variable FSDP_MIN_NUM_PARAMS. Default 0", OptionKind::kInteger, 8, 56, 64, {0, kInfinity, false, true}, "FSDP_MIN_NUM_PARAMS", "0", nullptr, nullptr, 0, false},
     {"ignored_modules", "Regular expression of the whole names of modules, or parameters, that are left out: each rank has all of these, and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none", OptionKind::kText, 8, 64, 149, kNone, "FSDP_IGNORED_MODULES", nullptr, "none", nullptr, 0, false},
@@ -740,13 +740,13 @@ constexpr OptionField kDeepspeedOptions[] = {
     {"enabled", "1: sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED. Default 0", OptionKind::kFlag, 4, 8, 69, kNone, "ACCELERATE_USE_DEEPSPEED", "0", nullptr, nullptr, 0, false},
     {"is_train_batch_min", "Where the file has \"auto\" for train_micro_batch_size_per_gpu, or there is none: of the loaders that are prepared with the model or before it, 1: the smallest batch size of a rank is meant, 0: the largest. Default 1", OptionKind::kFlag, 4, 12, 204, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"hf_ds_config", "The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none", OptionKind::kText, 8, 16, 61, kNone, "ACCELERATE_DEEPSPEED_CONFIG_FILE", nullptr, "none", nullptr, 0, false},
-    {"zero_stage", "In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2", OptionKind::kInteger, 8, 24, 0, {0, 3, false, false}, "ACCELERATE_DEEPSPEED_ZERO_STAGE", "2", nullptr, nullptr, 0, false},
-    {"gradient_accumulation_steps", "In [1, inf). Default: the number of the state", OptionKind::kInteger, 8, 32, 0, {1, kInfinity, false, true}, nullptr, nullptr, "the number of the state", nullptr, 0, false},
+    {"zero_stage", "The stage of ZeRO. In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2", OptionKind::kInteger, 8, 24, 18, {0, 3, false, false}, "ACCELERATE_DEEPSPEED_ZERO_STAGE", "2", nullptr, nullptr, 0, false},
+    {"gradient_accumulation_steps", "Micro-batches for each step of the optimizer. In [1, inf). Default: the number of the state", OptionKind::kInteger, 8, 32, 45, {1, kInfinity, false, true}, nullptr, nullptr, "the number of the state", nullptr, 0, false},
     {"gradient_clipping", "The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1", OptionKind::kNumber, 8, 40, 102, {0, kInfinity, false, true}, "ACCELERATE_GRADIENT_CLIPPING", "1", nullptr, nullptr, 0, false},
-    {"offload_optimizer_device", "Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE", OptionKind::kChoice, 4, 48, 0, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE", "none", nullptr, kOffloadDeviceChoices, std::size(kOffloadDeviceChoices), false},
-    {"offload_param_device", "Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE", OptionKind::kChoice, 4, 52, 0, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE", "none", nullptr, kOffloadDeviceChoices, std::size(kOffloadDeviceChoices), false},
-    {"offload_optimizer_nvme_path", "The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none", OptionKind::kText, 8, 56, 19, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH", nullptr, "none", nullptr, 0, false},
-    {"offload_param_nvme_path", "The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none", OptionKind::kText, 8, 64, 19, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH", nullptr, "none", nullptr, 0, false},
+    {"offload_optimizer_device", "The place of optimizer states. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE", OptionKind::kChoice, 4, 48, 30, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE", "none", nullptr, kOffloadDeviceChoices, std::size(kOffloadDeviceChoices), false},
+    {"offload_param_device", "The place of parameters. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE", OptionKind::kChoice, 4, 52, 24, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE", "none", nullptr, kOffloadDeviceChoices, std::size(kOffloadDeviceChoices), false},
+    {"offload_optimizer_nvme_path", "The folder on an NVMe disk to offload to. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none", OptionKind::kText, 8, 56, 41, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH", nullptr, "none", nullptr, 0, false},
+    {"offload_param_nvme_path", "The folder on an NVMe disk to offload to. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none", OptionKind::kText, 8, 64, 41, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH", nullptr, "none", nullptr, 0, false},
     {"zero3_init_flag", "For stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3", OptionKind::kFlag, 4, 72, 207, kNone, "ACCELERATE_DEEPSPEED_ZERO3_INIT", nullptr, "whether the stage is 3", nullptr, 0, false},
     {"zero3_save_16bit_model", "1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0", OptionKind::kFlag, 4, 76, 71, kNone, "ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL", "0", nullptr, nullptr, 0, false},
     {"transformer_moe_cls_names", "Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none", OptionKind::kText, 8, 80, 133, kNone, "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES", nullptr, "none", nullptr, 0, false},
@@ -810,19 +810,19 @@ constexpr OptionField kDataloaderConfig[] = {
 };
 
 constexpr OptionField kPrepareItem[] = {
-    {"module", "Default: none", OptionKind::kObject, 8, 8, 0, kNone, nullptr, nullptr, "none", nullptr, 0, false},
-    {"optimizer", "Default: none", OptionKind::kObject, 8, 16, 0, kNone, nullptr, nullptr, "none", nullptr, 0, false},
-    {"loader", "Default: none", OptionKind::kObject, 8, 24, 0, kNone, nullptr, nullptr, "none", nullptr, 0, false},
-    {"scheduler", "Default: none", OptionKind::kObject, 8, 32, 0, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"module", "A module to prepare. Default: none", OptionKind::kObject, 8, 8, 20, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"optimizer", "An optimizer to prepare. Default: none", OptionKind::kObject, 8, 16, 24, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"loader", "A loader to prepare. Default: none", OptionKind::kObject, 8, 24, 20, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"scheduler", "A scheduler to prepare. Default: none", OptionKind::kObject, 8, 32, 23, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"device_placement", "Applies to a loader, or to a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state has it", OptionKind::kFlag, 4, 40, 94, kNone, nullptr, nullptr, "as the state has it", nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 44, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
     {"model_options", "The options of a model. Default: theirs", OptionKind::kObject, 8, 48, 23, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::prepare_model_options},
 };
 
 constexpr OptionField kFp8Options[] = {
-    {"backend", "Variable ACCELERATE_FP8_BACKEND. Default AO", OptionKind::kChoice, 4, 8, 0, kNone, "ACCELERATE_FP8_BACKEND", "ao", nullptr, kFp8BackendChoices, std::size(kFp8BackendChoices), false},
-    {"scaling", "Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling", OptionKind::kChoice, 4, 12, 0, kNone, nullptr, nullptr, "that of the backend; BLOCKWISE with use_mxfp8_block_scaling", kFp8ScalingChoices, std::size(kFp8ScalingChoices), false},
-    {"format", "Variable ACCELERATE_FP8_FORMAT. Default HYBRID", OptionKind::kChoice, 4, 16, 0, kNone, "ACCELERATE_FP8_FORMAT", "hybrid", nullptr, kFp8FormatChoices, std::size(kFp8FormatChoices), false},
+    {"backend", "The library whose defaults the recipe has. Variable ACCELERATE_FP8_BACKEND. Default AO", OptionKind::kChoice, 4, 8, 42, kNone, "ACCELERATE_FP8_BACKEND", "ao", nullptr, kFp8BackendChoices, std::size(kFp8BackendChoices), false},
+    {"scaling", "How scales are chosen. Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling", OptionKind::kChoice, 4, 12, 22, kNone, nullptr, nullptr, "that of the backend; BLOCKWISE with use_mxfp8_block_scaling", kFp8ScalingChoices, std::size(kFp8ScalingChoices), false},
+    {"format", "The formats of forward and backward. Variable ACCELERATE_FP8_FORMAT. Default HYBRID", OptionKind::kChoice, 4, 16, 36, kNone, "ACCELERATE_FP8_FORMAT", "hybrid", nullptr, kFp8FormatChoices, std::size(kFp8FormatChoices), false},
     {"amax_algorithm", "Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default MOST_RECENT", OptionKind::kChoice, 4, 20, 14, kNone, "ACCELERATE_FP8_AMAX_COMPUTE_ALGO", "most_recent", nullptr, kFp8AmaxAlgorithmChoices, std::size(kFp8AmaxAlgorithmChoices), false},
     {"amax_history_length", "Steps, under DELAYED. In [1, 65536]. Variable ACCELERATE_FP8_AMAX_HISTORY_LEN. Default 1024", OptionKind::kInteger, 8, 24, 21, {1, 65536, false, false}, "ACCELERATE_FP8_AMAX_HISTORY_LEN", "1024", nullptr, nullptr, 0, false},
     {"margin", "Scales are divided by 2 to the power of it. In [0, 32]. Variable ACCELERATE_FP8_MARGIN. Default 0", OptionKind::kInteger, 8, 32, 43, {0, 32, false, false}, "ACCELERATE_FP8_MARGIN", "0", nullptr, nullptr, 0, false},
@@ -843,8 +843,8 @@ constexpr OptionField kFp8Options[] = {
 constexpr OptionField kLocalSgdOptions[] = {
     {"start_step", "Steps with exchanged gradients before the first local one. In [0, inf). Default 0", OptionKind::kInteger, 8, 8, 58, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"outer_lr", "The learning rate of an SGD step on (weights of the last exchange - mean of the weights). In [0, inf). Default: the mean itself is taken", OptionKind::kNumber, 8, 16, 89, {0, kInfinity, false, true}, nullptr, nullptr, "the mean itself is taken", nullptr, 0, false},
-    {"outer_momentum", "In [0, inf). Default: 0.9 with outer_lr", OptionKind::kNumber, 8, 24, 0, {0, kInfinity, false, true}, nullptr, nullptr, "0.9 with outer_lr", nullptr, 0, false},
-    {"outer_nesterov", "Default: 1 with outer_lr", OptionKind::kFlag, 4, 32, 0, kNone, nullptr, nullptr, "1 with outer_lr", nullptr, 0, false},
+    {"outer_momentum", "The momentum of the outer optimizer. In [0, inf). Default: 0.9 with outer_lr", OptionKind::kNumber, 8, 24, 36, {0, kInfinity, false, true}, nullptr, nullptr, "0.9 with outer_lr", nullptr, 0, false},
+    {"outer_nesterov", "1: Nesterov momentum in the outer optimizer. Default: 1 with outer_lr", OptionKind::kFlag, 4, 32, 44, kNone, nullptr, nullptr, "1 with outer_lr", nullptr, 0, false},
     {"enabled", "0: gradients are exchanged in each step. Default 1", OptionKind::kFlag, 4, 36, 40, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"gradient_group", "A group of ranks that continue to exchange gradients in local steps (of one host, say). Default: none", OptionKind::kObject, 8, 40, 87, kNone, nullptr, nullptr, "none", nullptr, 0, false},
 };

@@ -91,9 +91,9 @@ not change it.
 - `keep_output_dtype`: 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
 - `timeout_ms`: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000
 - `process_index`: The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
-- `num_processes`: In [1, inf). Default: WORLD_SIZE and its like
-- `local_process_index`: In [0, inf). Default: LOCAL_RANK and its like
-- `local_num_processes`: In [1, inf). Default: LOCAL_WORLD_SIZE and its like
+- `num_processes`: The number of ranks. In [1, inf). Default: WORLD_SIZE and its like
+- `local_process_index`: The rank on this host. In [0, inf). Default: LOCAL_RANK and its like
+- `local_num_processes`: The number of ranks on this host. In [1, inf). Default: LOCAL_WORLD_SIZE and its like
 - `main_process_ip`: The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default \"127.0.0.1\"
 - `main_process_port`: The port at which they meet. In [0, 65535]. Variable MASTER_PORT. Default 29500
 - `device_placement`: 1: prepare puts models and batches on the device. Default 1
@@ -138,9 +138,9 @@ those of the job, whose accumulation settings become the new ones for both.
 - `keep_output_dtype`: 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
 - `timeout_ms`: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000
 - `process_index`: The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
-- `num_processes`: In [1, inf). Default: WORLD_SIZE and its like
-- `local_process_index`: In [0, inf). Default: LOCAL_RANK and its like
-- `local_num_processes`: In [1, inf). Default: LOCAL_WORLD_SIZE and its like
+- `num_processes`: The number of ranks. In [1, inf). Default: WORLD_SIZE and its like
+- `local_process_index`: The rank on this host. In [0, inf). Default: LOCAL_RANK and its like
+- `local_num_processes`: The number of ranks on this host. In [1, inf). Default: LOCAL_WORLD_SIZE and its like
 - `main_process_ip`: The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default \"127.0.0.1\"
 - `main_process_port`: The port at which they meet. In [0, 65535]. Variable MASTER_PORT. Default 29500
 - `device_placement`: 1: prepare puts models and batches on the device. Default 1
@@ -1069,7 +1069,7 @@ generate(on_tokens::Union{Function,Nothing}, model::Model, input_ids::Tensor; at
 An encoder whose hidden states become one vector for each sequence. It takes the encoder's inputs and gives [batch,
 hidden size]; padding does not count.
 
-- `pooling`: Default MEAN
+- `pooling`: How token embeddings become one. Default MEAN
 - `normalize`: 1: vectors have the length 1. Default 1
 """
 SentenceEmbedding(encoder::Model; options...) =
@@ -1625,13 +1625,13 @@ istraining(model::Model) =
 
 AdamW over the parameters of a module.
 
-- `lr`: In [0, inf). Default 1e-3
-- `beta1`: In [0, 1). Default 0.9
-- `beta2`: In [0, 1). Default 0.999
-- `eps`: In [0, inf). Default 1e-8
-- `weight_decay`: In [0, inf). Default: 0 for Adam, 0.01 for AdamW
-- `amsgrad`: Default 0
-- `maximize`: Default 0
+- `lr`: The learning rate. In [0, inf). Default 1e-3
+- `beta1`: The decay of the mean of gradients. In [0, 1). Default 0.9
+- `beta2`: The decay of the mean of squared gradients. In [0, 1). Default 0.999
+- `eps`: Added to the denominator. In [0, inf). Default 1e-8
+- `weight_decay`: The weight decay. In [0, inf). Default: 0 for Adam, 0.01 for AdamW
+- `amsgrad`: 1: divides by the largest mean of squared gradients so far. Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 AdamW(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_adamw(something(model, C_NULL), given, out), LibAccel.accel_adam_options_t; options...))
@@ -1641,13 +1641,13 @@ AdamW(model::Union{Model,Nothing}; options...) =
 
 Adam; everything else as accel_optimizer_adamw().
 
-- `lr`: In [0, inf). Default 1e-3
-- `beta1`: In [0, 1). Default 0.9
-- `beta2`: In [0, 1). Default 0.999
-- `eps`: In [0, inf). Default 1e-8
-- `weight_decay`: In [0, inf). Default: 0 for Adam, 0.01 for AdamW
-- `amsgrad`: Default 0
-- `maximize`: Default 0
+- `lr`: The learning rate. In [0, inf). Default 1e-3
+- `beta1`: The decay of the mean of gradients. In [0, 1). Default 0.9
+- `beta2`: The decay of the mean of squared gradients. In [0, 1). Default 0.999
+- `eps`: Added to the denominator. In [0, inf). Default 1e-8
+- `weight_decay`: The weight decay. In [0, inf). Default: 0 for Adam, 0.01 for AdamW
+- `amsgrad`: 1: divides by the largest mean of squared gradients so far. Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 Adam(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_adam(something(model, C_NULL), given, out), LibAccel.accel_adam_options_t; options...))
@@ -1657,12 +1657,12 @@ Adam(model::Union{Model,Nothing}; options...) =
 
 Stochastic gradient descent; everything else as accel_optimizer_adamw().
 
-- `lr`: In [0, inf). Default 1e-3
-- `momentum`: In [0, inf). Default 0
-- `dampening`: In [0, inf). Default 0
-- `weight_decay`: In [0, inf). Default 0
-- `nesterov`: Default 0
-- `maximize`: Default 0
+- `lr`: The learning rate. In [0, inf). Default 1e-3
+- `momentum`: The momentum. In [0, inf). Default 0
+- `dampening`: The dampening of the momentum. In [0, inf). Default 0
+- `weight_decay`: The weight decay. In [0, inf). Default 0
+- `nesterov`: 1: Nesterov momentum. Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 SGD(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_sgd(something(model, C_NULL), given, out), LibAccel.accel_sgd_options_t; options...))
@@ -1672,12 +1672,12 @@ SGD(model::Union{Model,Nothing}; options...) =
 
 Adagrad.
 
-- `lr`: In [0, inf). Default 1e-2
-- `lr_decay`: In [0, inf). Default 0
-- `weight_decay`: In [0, inf). Default 0
-- `initial_accumulator_value`: In [0, inf). Default 0
-- `eps`: In [0, inf). Default 1e-10
-- `maximize`: Default 0
+- `lr`: The learning rate. In [0, inf). Default 1e-2
+- `lr_decay`: The decay of the learning rate over the steps. In [0, inf). Default 0
+- `weight_decay`: The weight decay. In [0, inf). Default 0
+- `initial_accumulator_value`: The initial sum of squared gradients. In [0, inf). Default 0
+- `eps`: Added to the denominator. In [0, inf). Default 1e-10
+- `maximize`: 1: maximizes the objective. Default 0
 """
 Adagrad(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_adagrad(something(model, C_NULL), given, out), LibAccel.accel_adagrad_options_t; options...))
@@ -1687,13 +1687,13 @@ Adagrad(model::Union{Model,Nothing}; options...) =
 
 RMSprop.
 
-- `lr`: In [0, inf). Default 1e-2
-- `alpha`: In [0, inf). Default 0.99
-- `eps`: In [0, inf). Default 1e-8
-- `weight_decay`: In [0, inf). Default 0
-- `momentum`: In [0, inf). Default 0
-- `centered`: Default 0
-- `maximize`: Default 0
+- `lr`: The learning rate. In [0, inf). Default 1e-2
+- `alpha`: The decay of the mean of squared gradients. In [0, inf). Default 0.99
+- `eps`: Added to the denominator. In [0, inf). Default 1e-8
+- `weight_decay`: The weight decay. In [0, inf). Default 0
+- `momentum`: The momentum. In [0, inf). Default 0
+- `centered`: 1: subtracts the squared mean of gradients. Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 RMSprop(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_rmsprop(something(model, C_NULL), given, out), LibAccel.accel_rmsprop_options_t; options...))
@@ -1703,12 +1703,12 @@ RMSprop(model::Union{Model,Nothing}; options...) =
 
 Adamax.
 
-- `lr`: In [0, inf). Default 2e-3
-- `beta1`: In [0, 1). Default 0.9
-- `beta2`: In [0, 1). Default 0.999
-- `eps`: In [0, inf). Default 1e-8
-- `weight_decay`: In [0, inf). Default 0
-- `maximize`: Default 0
+- `lr`: The learning rate. In [0, inf). Default 2e-3
+- `beta1`: The decay of the mean of gradients. In [0, 1). Default 0.9
+- `beta2`: The decay of the largest gradient. In [0, 1). Default 0.999
+- `eps`: Added to the denominator. In [0, inf). Default 1e-8
+- `weight_decay`: The weight decay. In [0, inf). Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 Adamax(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_adamax(something(model, C_NULL), given, out), LibAccel.accel_adamax_options_t; options...))
@@ -1718,14 +1718,14 @@ Adamax(model::Union{Model,Nothing}; options...) =
 
 NAdam.
 
-- `lr`: In [0, inf). Default 2e-3
-- `beta1`: In [0, 1). Default 0.9
-- `beta2`: In [0, 1). Default 0.999
-- `eps`: In [0, inf). Default 1e-8
-- `weight_decay`: In [0, inf). Default 0
-- `momentum_decay`: In [0, inf). Default 4e-3
+- `lr`: The learning rate. In [0, inf). Default 2e-3
+- `beta1`: The decay of the mean of gradients. In [0, 1). Default 0.9
+- `beta2`: The decay of the mean of squared gradients. In [0, 1). Default 0.999
+- `eps`: Added to the denominator. In [0, inf). Default 1e-8
+- `weight_decay`: The weight decay. In [0, inf). Default 0
+- `momentum_decay`: The decay of the momentum over the steps. In [0, inf). Default 4e-3
 - `decoupled_weight_decay`: 1: as in AdamW. Default 0
-- `maximize`: Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 NAdam(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_nadam(something(model, C_NULL), given, out), LibAccel.accel_nadam_options_t; options...))
@@ -1735,13 +1735,13 @@ NAdam(model::Union{Model,Nothing}; options...) =
 
 RAdam.
 
-- `lr`: In [0, inf). Default 1e-3
-- `beta1`: In [0, 1). Default 0.9
-- `beta2`: In [0, 1). Default 0.999
-- `eps`: In [0, inf). Default 1e-8
-- `weight_decay`: In [0, inf). Default 0
+- `lr`: The learning rate. In [0, inf). Default 1e-3
+- `beta1`: The decay of the mean of gradients. In [0, 1). Default 0.9
+- `beta2`: The decay of the mean of squared gradients. In [0, 1). Default 0.999
+- `eps`: Added to the denominator. In [0, inf). Default 1e-8
+- `weight_decay`: The weight decay. In [0, inf). Default 0
 - `decoupled_weight_decay`: 1: as in AdamW. Default 0
-- `maximize`: Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 RAdam(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_radam(something(model, C_NULL), given, out), LibAccel.accel_radam_options_t; options...))
@@ -1751,11 +1751,11 @@ RAdam(model::Union{Model,Nothing}; options...) =
 
 Lion.
 
-- `lr`: In [0, inf). Default 1e-4
-- `beta1`: In [0, 1). Default 0.9
-- `beta2`: In [0, 1). Default 0.99
-- `weight_decay`: In [0, inf). Default 0
-- `maximize`: Default 0
+- `lr`: The learning rate. In [0, inf). Default 1e-4
+- `beta1`: The share of the momentum in an update. In [0, 1). Default 0.9
+- `beta2`: The decay of the momentum. In [0, 1). Default 0.99
+- `weight_decay`: The weight decay. In [0, inf). Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 Lion(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_lion(something(model, C_NULL), given, out), LibAccel.accel_lion_options_t; options...))
@@ -1765,12 +1765,12 @@ Lion(model::Union{Model,Nothing}; options...) =
 
 LAMB.
 
-- `lr`: In [0, inf). Default 1e-3
-- `beta1`: In [0, 1). Default 0.9
-- `beta2`: In [0, 1). Default 0.999
-- `eps`: In [0, inf). Default 1e-6
-- `weight_decay`: In [0, inf). Default 0.01
-- `maximize`: Default 0
+- `lr`: The learning rate. In [0, inf). Default 1e-3
+- `beta1`: The decay of the mean of gradients. In [0, 1). Default 0.9
+- `beta2`: The decay of the mean of squared gradients. In [0, 1). Default 0.999
+- `eps`: Added to the denominator. In [0, inf). Default 1e-6
+- `weight_decay`: The weight decay. In [0, inf). Default 0.01
+- `maximize`: 1: maximizes the objective. Default 0
 """
 LAMB(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_lamb(something(model, C_NULL), given, out), LibAccel.accel_lamb_options_t; options...))
@@ -1780,13 +1780,13 @@ LAMB(model::Union{Model,Nothing}; options...) =
 
 Adafactor.
 
-- `lr`: In [0, inf). Default 1e-2
+- `lr`: The learning rate. In [0, inf). Default 1e-2
 - `beta2_decay`: In (-inf, 0]. Default -0.8
-- `eps1`: In [0, inf). Default: the epsilon of the dtype
-- `eps2`: In [0, inf). Default 1e-3
+- `eps1`: Added to squared gradients. In [0, inf). Default: the epsilon of the dtype
+- `eps2`: The least root mean square of a parameter, which scales its rate. In [0, inf). Default 1e-3
 - `d`: Clips the root mean square of a step. In [1, inf). Default 1
-- `weight_decay`: In [0, inf). Default 0
-- `maximize`: Default 0
+- `weight_decay`: The weight decay. In [0, inf). Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 Adafactor(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_adafactor(something(model, C_NULL), given, out), LibAccel.accel_adafactor_options_t; options...))
@@ -1796,16 +1796,16 @@ Adafactor(model::Union{Model,Nothing}; options...) =
 
 Muon. Only for matrices: biases, norms and embeddings belong to an AdamW beside it.
 
-- `lr`: In [0, inf). Default 1e-3
-- `weight_decay`: In [0, inf). Default 0.1
-- `momentum`: In [0, inf). Default 0.95
+- `lr`: The learning rate. In [0, inf). Default 1e-3
+- `weight_decay`: The weight decay. In [0, inf). Default 0.1
+- `momentum`: The momentum. In [0, inf). Default 0.95
 - `ns_a`: Coefficients of the polynomial, also the next two. In (-inf, inf). Default 3.4445
 - `ns_b`: In (-inf, inf). Default -4.775
 - `ns_c`: In (-inf, inf). Default 2.0315
-- `eps`: In [0, inf). Default 1e-7
-- `nesterov`: Default 1
-- `ns_steps`: In [1, 99]. Default 5
-- `adjust_lr_fn`: Default ORIGINAL
+- `eps`: Added to the norm of a matrix before it is made orthogonal. In [0, inf). Default 1e-7
+- `nesterov`: 1: Nesterov momentum. Default 1
+- `ns_steps`: The steps of the Newton-Schulz iteration. In [1, 99]. Default 5
+- `adjust_lr_fn`: The scale of the learning rate by the shape of a matrix. Default ORIGINAL
 """
 Muon(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_muon(something(model, C_NULL), given, out), LibAccel.accel_muon_options_t; options...))
@@ -1817,13 +1817,13 @@ AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements sha
 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can load it, and the
 reverse. amsgrad and float64 are refused.
 
-- `lr`: In [0, inf). Default 1e-3
-- `beta1`: In [0, 1). Default 0.9
-- `beta2`: In [0, 1). Default 0.999
-- `eps`: In [0, inf). Default 1e-8
-- `weight_decay`: In [0, inf). Default: 0 for Adam, 0.01 for AdamW
-- `amsgrad`: Default 0
-- `maximize`: Default 0
+- `lr`: The learning rate. In [0, inf). Default 1e-3
+- `beta1`: The decay of the mean of gradients. In [0, 1). Default 0.9
+- `beta2`: The decay of the mean of squared gradients. In [0, 1). Default 0.999
+- `eps`: Added to the denominator. In [0, inf). Default 1e-8
+- `weight_decay`: The weight decay. In [0, inf). Default: 0 for Adam, 0.01 for AdamW
+- `amsgrad`: 1: divides by the largest mean of squared gradients so far. Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 AdamW8bit(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_adamw_8bit(something(model, C_NULL), given, out), LibAccel.accel_adam_options_t; options...))
@@ -1833,7 +1833,7 @@ AdamW8bit(model::Union{Model,Nothing}; options...) =
 
 LOMO. accel_lomo_backward() updates; accel_optimizer_step() and accel_optimizer_zero_grad() have nothing left to do.
 
-- `lr`: In [0, inf). Default 1e-3
+- `lr`: The learning rate. In [0, inf). Default 1e-3
 - `clip_grad_norm`: The most that the norm of all gradients may be; costs a second backward. In [0, inf). Default: none
 - `clip_grad_value`: The most that an element of a gradient may be. In [0, inf). Default: none
 """
@@ -1845,8 +1845,8 @@ LOMO(model::Union{Model,Nothing}; options...) =
 
 AdaLomo, by accel_lomo_backward() as LOMO.
 
-- `lr`: In [0, inf). Default 1e-3
-- `weight_decay`: In [0, inf). Default 0
+- `lr`: The learning rate. In [0, inf). Default 1e-3
+- `weight_decay`: The weight decay. In [0, inf). Default 0
 - `decay_rate`: 1 - step^decay_rate of the second moment stays. In (-inf, 0]. Default -0.8
 - `eps1`: Added to the squares of gradients. In [0, inf). Default 1e-30
 - `eps2`: The least size of a parameter that counts. In [0, inf). Default 1e-3
@@ -1862,13 +1862,13 @@ AdaLomo(model::Union{Model,Nothing}; options...) =
 
 Schedule-free SGD.
 
-- `lr`: In [0, inf). Default 1
+- `lr`: The learning rate. In [0, inf). Default 1
 - `momentum`: The average's share in the point at which gradients are taken. In [0, 1). Default 0.9
-- `weight_decay`: In [0, inf). Default 0
+- `weight_decay`: The weight decay. In [0, inf). Default 0
 - `warmup_steps`: Updates in which the learning rate grows from 0. In [0, inf). Default 0
 - `r`: The weight of an iterate in the average grows with the step to this power. In [0, inf). Default 0
 - `weight_lr_power`: And with the largest learning rate so far to this power. In [0, inf). Default 2
-- `maximize`: Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 ScheduleFreeSGD(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_schedule_free_sgd(something(model, C_NULL), given, out), LibAccel.accel_schedule_free_sgd_options_t; options...))
@@ -1878,15 +1878,15 @@ ScheduleFreeSGD(model::Union{Model,Nothing}; options...) =
 
 Schedule-free AdamW.
 
-- `lr`: In [0, inf). Default 2.5e-3
+- `lr`: The learning rate. In [0, inf). Default 2.5e-3
 - `beta1`: The average's share in the point at which gradients are taken. In [0, 1). Default 0.9
 - `beta2`: The decay of the second moment. In [0, 1). Default 0.999
-- `eps`: In [0, inf). Default 1e-8
-- `weight_decay`: In [0, inf). Default 0
+- `eps`: Added to the denominator. In [0, inf). Default 1e-8
+- `weight_decay`: The weight decay. In [0, inf). Default 0
 - `warmup_steps`: Updates in which the learning rate grows from 0. In [0, inf). Default 0
 - `r`: The weight of an iterate in the average grows with the step to this power. In [0, inf). Default 0
 - `weight_lr_power`: And with the largest learning rate so far to this power. In [0, inf). Default 2
-- `maximize`: Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 ScheduleFreeAdamW(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_schedule_free_adamw(something(model, C_NULL), given, out), LibAccel.accel_schedule_free_adamw_options_t; options...))
@@ -2051,7 +2051,7 @@ end: a step beyond total_steps is an error, except that a prepared scheduler sta
 - `max_momentum`: At the lowest rates. In [0, 1). Default 0.95
 - `div_factor`: Max_lr / first rate. In (0, inf). Default 25
 - `final_div_factor`: First rate / last rate. In (0, inf). Default 1e4
-- `anneal_strategy`: Default COS
+- `anneal_strategy`: The shape of the decay. Default COS
 - `cycle_momentum`: 1: momentum, or beta1, goes against the rate. Default 1
 - `three_phase`: 1: up, down to the first rate, then to the last one; 0: up, and down to the last. Default 0
 """
@@ -2070,7 +2070,7 @@ Between two rates, up and down again and again (Smith, \"Cyclical learning rates
 - `gamma`: The base of EXP_RANGE. In (0, inf). Default 1
 - `base_momentum`: At max_lr. In [0, 1). Default 0.8
 - `max_momentum`: At base_lr. In [0, 1). Default 0.9
-- `mode`: Default TRIANGULAR
+- `mode`: The form of the cycle. Default TRIANGULAR
 - `cycle_momentum`: 1: momentum, or beta1, goes against the rate. Default 1
 """
 Scheduler(kind::Val{:cyclic}, optimizer::Optimizer, base_lr::Real, max_lr::Real; options...) =
@@ -2085,10 +2085,10 @@ Reduces the rates when a metric does not get better any more. It steps with acce
 - `patience`: Metrics without improvement that are endured. In [0, inf). Default 10
 - `cooldown`: Metrics after a reduction that do not count. In [0, inf). Default 0
 - `threshold`: By how much a metric must be better. In [0, inf). Default 1e-4
-- `min_lr`: In [0, inf). Default 0
+- `min_lr`: The least learning rate. In [0, inf). Default 0
 - `eps`: Smaller reductions are left out. In [0, inf). Default 1e-8
-- `mode`: Default MIN
-- `threshold_mode`: Default REL
+- `mode`: Whether a lower or a higher metric is better. Default MIN
+- `threshold_mode`: Whether the threshold is relative or absolute. Default REL
 """
 Scheduler(kind::Val{:plateau}, optimizer::Optimizer; options...) =
     made(Scheduler, out -> with_options(given -> LibAccel.accel_scheduler_plateau(optimizer, given, out), LibAccel.accel_plateau_options_t; options...))
@@ -3721,7 +3721,7 @@ when it needs them. Gradients are the same, bit for bit, if the forward computes
 module, forwards in the host language too, and with accumulation, data parallelism and autocast. Put it on the blocks of
 a model: of n equal blocks the activations of one are left, beside the inputs of all.
 
-- `recompute`: Default ALL
+- `recompute`: The activations that are computed again. Default ALL
 - `preserve_rng_state`: 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1
 - `offload`: 1: the inputs of a module on an accelerator are saved in the memory of the host. Default 0
 - `determinism_check`: 1: shapes, dtypes and devices are compared with the first forward. Default 1
@@ -4315,9 +4315,9 @@ estimate_memory(model::Model, optimizer::Union{Optimizer,Nothing}; options...) =
 
 Sets the recipe of mixed_precision FP8; before anything is prepared.
 
-- `backend`: Variable ACCELERATE_FP8_BACKEND. Default AO
-- `scaling`: Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling
-- `format`: Variable ACCELERATE_FP8_FORMAT. Default HYBRID
+- `backend`: The library whose defaults the recipe has. Variable ACCELERATE_FP8_BACKEND. Default AO
+- `scaling`: How scales are chosen. Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling
+- `format`: The formats of forward and backward. Variable ACCELERATE_FP8_FORMAT. Default HYBRID
 - `amax_algorithm`: Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default MOST_RECENT
 - `amax_history_length`: Steps, under DELAYED. In [1, 65536]. Variable ACCELERATE_FP8_AMAX_HISTORY_LEN. Default 1024
 - `margin`: Scales are divided by 2 to the power of it. In [0, 32]. Variable ACCELERATE_FP8_MARGIN. Default 0

@@ -67,8 +67,10 @@ class PackedDataset(EngineDataset):
     same in every run.
 
     tokens: Integers [n] on the CPU; shared.
+    sequence_length: The length of a sequence.
     end_of_document: The token that ends each document, and belongs to it.
     document_offsets: Int64 [documents + 1]: where each begins, and the end of the last.
+    packing: How documents become sequences.
     pad_token: Behind the last document of a sequence."""
 
     def __init__(self, tokens, sequence_length: int, end_of_document: Optional[int] = None, document_offsets: Any = None,

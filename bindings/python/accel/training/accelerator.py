@@ -56,17 +56,14 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
 
     Arguments that Accelerate does not have:
 
-    - true_divisor: divides a short last group of micro-batches by its own length
-    - keep_output_dtype: leaves the outputs of prepared models in half precision
-    - scheduler_steps_per_update: a prepared schedule moves one step per update, whatever the number of ranks
-    - num_threads: the threads that compute on the CPU
-    - cpu_kernels: the kernels of matmuls on the CPU: "auto", "default" or "onednn"
-    - cpu_memory: the allocator of large CPU tensors: "auto", "default" or "cached"
-    - cpu_memory_kept: the most bytes that are cached for the next tensors
-    - torch_device: "cpu", "cuda:1"
-    - device_plugins: libraries that register devices, joined by colons
-    - cpu_affinity: the rank's threads stay on its share of the processors
-    - fused_optimizers: False lets optimizers of torch compute their updates themselves
+    - true_divisor: divides a short last group of micro-batches by its length
+    - keep_output_dtype: outputs stay in half precision
+    - scheduler_steps_per_update: schedules count updates
+    - num_threads, cpu_affinity: the threads of the CPU, and whether they stay on the rank's processors
+    - cpu_kernels: "auto", "default", "onednn"
+    - cpu_memory: "auto", "default", "cached" (at most cpu_memory_kept bytes)
+    - torch_device: "cpu", "cuda:1"; device_plugins: libraries that register devices, joined by colons
+    - fused_optimizers: False: optimizers of torch compute their updates themselves
     """
 
     def __init__(self, device_placement: bool = True, split_batches: "bool | None" = None, mixed_precision: "str | None" = None,

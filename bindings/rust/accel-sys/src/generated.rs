@@ -1570,11 +1570,11 @@ pub struct accel_state_options_t {
     pub timeout_ms: i64,
     /// The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In \[0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
     pub process_index: i32,
-    /// In \[1, inf). Default: WORLD_SIZE and its like
+    /// The number of ranks. In \[1, inf). Default: WORLD_SIZE and its like
     pub num_processes: i32,
-    /// In \[0, inf). Default: LOCAL_RANK and its like
+    /// The rank on this host. In \[0, inf). Default: LOCAL_RANK and its like
     pub local_process_index: i32,
-    /// In \[1, inf). Default: LOCAL_WORLD_SIZE and its like
+    /// The number of ranks on this host. In \[1, inf). Default: LOCAL_WORLD_SIZE and its like
     pub local_num_processes: i32,
     /// The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default "127.0.0.1"
     pub main_process_ip: *const c_char,
@@ -1782,7 +1782,7 @@ impl Default for accel_package_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_sentence_embedding_options_t {
     pub struct_size: usize,
-    /// Default MEAN
+    /// How token embeddings become one. Default MEAN
     pub pooling: accel_sentence_pooling_t,
     /// 1: vectors have the length 1. Default 1
     pub normalize: accel_flag_t,
@@ -1805,7 +1805,7 @@ impl Default for accel_sentence_embedding_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_activation_checkpointing_options_t {
     pub struct_size: usize,
-    /// Default ALL
+    /// The activations that are computed again. Default ALL
     pub recompute: accel_recompute_t,
     /// 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1
     pub preserve_rng_state: accel_flag_t,
@@ -2061,19 +2061,19 @@ impl Default for accel_lora_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_adam_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-3
+    /// The learning rate. In \[0, inf). Default 1e-3
     pub lr: f64,
-    /// In \[0, 1). Default 0.9
+    /// The decay of the mean of gradients. In \[0, 1). Default 0.9
     pub beta1: f64,
-    /// In \[0, 1). Default 0.999
+    /// The decay of the mean of squared gradients. In \[0, 1). Default 0.999
     pub beta2: f64,
-    /// In \[0, inf). Default 1e-8
+    /// Added to the denominator. In \[0, inf). Default 1e-8
     pub eps: f64,
-    /// In \[0, inf). Default: 0 for Adam, 0.01 for AdamW
+    /// The weight decay. In \[0, inf). Default: 0 for Adam, 0.01 for AdamW
     pub weight_decay: f64,
-    /// Default 0
+    /// 1: divides by the largest mean of squared gradients so far. Default 0
     pub amsgrad: accel_flag_t,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
 }
 
@@ -2099,17 +2099,17 @@ impl Default for accel_adam_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_sgd_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-3
+    /// The learning rate. In \[0, inf). Default 1e-3
     pub lr: f64,
-    /// In \[0, inf). Default 0
+    /// The momentum. In \[0, inf). Default 0
     pub momentum: f64,
-    /// In \[0, inf). Default 0
+    /// The dampening of the momentum. In \[0, inf). Default 0
     pub dampening: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// Default 0
+    /// 1: Nesterov momentum. Default 0
     pub nesterov: accel_flag_t,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
 }
 
@@ -2134,17 +2134,17 @@ impl Default for accel_sgd_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_adagrad_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-2
+    /// The learning rate. In \[0, inf). Default 1e-2
     pub lr: f64,
-    /// In \[0, inf). Default 0
+    /// The decay of the learning rate over the steps. In \[0, inf). Default 0
     pub lr_decay: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// In \[0, inf). Default 0
+    /// The initial sum of squared gradients. In \[0, inf). Default 0
     pub initial_accumulator_value: f64,
-    /// In \[0, inf). Default 1e-10
+    /// Added to the denominator. In \[0, inf). Default 1e-10
     pub eps: f64,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
     /// 0
     pub reserved: i32,
@@ -2172,19 +2172,19 @@ impl Default for accel_adagrad_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_rmsprop_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-2
+    /// The learning rate. In \[0, inf). Default 1e-2
     pub lr: f64,
-    /// In \[0, inf). Default 0.99
+    /// The decay of the mean of squared gradients. In \[0, inf). Default 0.99
     pub alpha: f64,
-    /// In \[0, inf). Default 1e-8
+    /// Added to the denominator. In \[0, inf). Default 1e-8
     pub eps: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// In \[0, inf). Default 0
+    /// The momentum. In \[0, inf). Default 0
     pub momentum: f64,
-    /// Default 0
+    /// 1: subtracts the squared mean of gradients. Default 0
     pub centered: accel_flag_t,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
 }
 
@@ -2210,17 +2210,17 @@ impl Default for accel_rmsprop_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_adamax_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 2e-3
+    /// The learning rate. In \[0, inf). Default 2e-3
     pub lr: f64,
-    /// In \[0, 1). Default 0.9
+    /// The decay of the mean of gradients. In \[0, 1). Default 0.9
     pub beta1: f64,
-    /// In \[0, 1). Default 0.999
+    /// The decay of the largest gradient. In \[0, 1). Default 0.999
     pub beta2: f64,
-    /// In \[0, inf). Default 1e-8
+    /// Added to the denominator. In \[0, inf). Default 1e-8
     pub eps: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
     /// 0
     pub reserved: i32,
@@ -2248,21 +2248,21 @@ impl Default for accel_adamax_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_nadam_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 2e-3
+    /// The learning rate. In \[0, inf). Default 2e-3
     pub lr: f64,
-    /// In \[0, 1). Default 0.9
+    /// The decay of the mean of gradients. In \[0, 1). Default 0.9
     pub beta1: f64,
-    /// In \[0, 1). Default 0.999
+    /// The decay of the mean of squared gradients. In \[0, 1). Default 0.999
     pub beta2: f64,
-    /// In \[0, inf). Default 1e-8
+    /// Added to the denominator. In \[0, inf). Default 1e-8
     pub eps: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// In \[0, inf). Default 4e-3
+    /// The decay of the momentum over the steps. In \[0, inf). Default 4e-3
     pub momentum_decay: f64,
     /// 1: as in AdamW. Default 0
     pub decoupled_weight_decay: accel_flag_t,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
 }
 
@@ -2289,19 +2289,19 @@ impl Default for accel_nadam_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_radam_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-3
+    /// The learning rate. In \[0, inf). Default 1e-3
     pub lr: f64,
-    /// In \[0, 1). Default 0.9
+    /// The decay of the mean of gradients. In \[0, 1). Default 0.9
     pub beta1: f64,
-    /// In \[0, 1). Default 0.999
+    /// The decay of the mean of squared gradients. In \[0, 1). Default 0.999
     pub beta2: f64,
-    /// In \[0, inf). Default 1e-8
+    /// Added to the denominator. In \[0, inf). Default 1e-8
     pub eps: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
     /// 1: as in AdamW. Default 0
     pub decoupled_weight_decay: accel_flag_t,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
 }
 
@@ -2327,15 +2327,15 @@ impl Default for accel_radam_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_lion_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-4
+    /// The learning rate. In \[0, inf). Default 1e-4
     pub lr: f64,
-    /// In \[0, 1). Default 0.9
+    /// The share of the momentum in an update. In \[0, 1). Default 0.9
     pub beta1: f64,
-    /// In \[0, 1). Default 0.99
+    /// The decay of the momentum. In \[0, 1). Default 0.99
     pub beta2: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
     /// 0
     pub reserved: i32,
@@ -2362,17 +2362,17 @@ impl Default for accel_lion_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_lamb_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-3
+    /// The learning rate. In \[0, inf). Default 1e-3
     pub lr: f64,
-    /// In \[0, 1). Default 0.9
+    /// The decay of the mean of gradients. In \[0, 1). Default 0.9
     pub beta1: f64,
-    /// In \[0, 1). Default 0.999
+    /// The decay of the mean of squared gradients. In \[0, 1). Default 0.999
     pub beta2: f64,
-    /// In \[0, inf). Default 1e-6
+    /// Added to the denominator. In \[0, inf). Default 1e-6
     pub eps: f64,
-    /// In \[0, inf). Default 0.01
+    /// The weight decay. In \[0, inf). Default 0.01
     pub weight_decay: f64,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
     /// 0
     pub reserved: i32,
@@ -2400,19 +2400,19 @@ impl Default for accel_lamb_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_adafactor_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-2
+    /// The learning rate. In \[0, inf). Default 1e-2
     pub lr: f64,
     /// In (-inf, 0\]. Default -0.8
     pub beta2_decay: f64,
-    /// In \[0, inf). Default: the epsilon of the dtype
+    /// Added to squared gradients. In \[0, inf). Default: the epsilon of the dtype
     pub eps1: f64,
-    /// In \[0, inf). Default 1e-3
+    /// The least root mean square of a parameter, which scales its rate. In \[0, inf). Default 1e-3
     pub eps2: f64,
     /// Clips the root mean square of a step. In \[1, inf). Default 1
     pub d: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
     /// 0
     pub reserved: i32,
@@ -2441,11 +2441,11 @@ impl Default for accel_adafactor_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_muon_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-3
+    /// The learning rate. In \[0, inf). Default 1e-3
     pub lr: f64,
-    /// In \[0, inf). Default 0.1
+    /// The weight decay. In \[0, inf). Default 0.1
     pub weight_decay: f64,
-    /// In \[0, inf). Default 0.95
+    /// The momentum. In \[0, inf). Default 0.95
     pub momentum: f64,
     /// Coefficients of the polynomial, also the next two. In (-inf, inf). Default 3.4445
     pub ns_a: f64,
@@ -2453,13 +2453,13 @@ pub struct accel_muon_options_t {
     pub ns_b: f64,
     /// In (-inf, inf). Default 2.0315
     pub ns_c: f64,
-    /// In \[0, inf). Default 1e-7
+    /// Added to the norm of a matrix before it is made orthogonal. In \[0, inf). Default 1e-7
     pub eps: f64,
-    /// Default 1
+    /// 1: Nesterov momentum. Default 1
     pub nesterov: accel_flag_t,
-    /// In \[1, 99\]. Default 5
+    /// The steps of the Newton-Schulz iteration. In \[1, 99\]. Default 5
     pub ns_steps: i32,
-    /// Default ORIGINAL
+    /// The scale of the learning rate by the shape of a matrix. Default ORIGINAL
     pub adjust_lr_fn: accel_muon_adjust_t,
     /// 0
     pub reserved: i32,
@@ -2491,7 +2491,7 @@ impl Default for accel_muon_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_lomo_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-3
+    /// The learning rate. In \[0, inf). Default 1e-3
     pub lr: f64,
     /// The most that the norm of all gradients may be; costs a second backward. In \[0, inf). Default: none
     pub clip_grad_norm: f64,
@@ -2517,9 +2517,9 @@ impl Default for accel_lomo_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_adalomo_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-3
+    /// The learning rate. In \[0, inf). Default 1e-3
     pub lr: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
     /// 1 - step^decay_rate of the second moment stays. In (-inf, 0\]. Default -0.8
     pub decay_rate: f64,
@@ -2558,11 +2558,11 @@ impl Default for accel_adalomo_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_schedule_free_sgd_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1
+    /// The learning rate. In \[0, inf). Default 1
     pub lr: f64,
     /// The average's share in the point at which gradients are taken. In \[0, 1). Default 0.9
     pub momentum: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
     /// Updates in which the learning rate grows from 0. In \[0, inf). Default 0
     pub warmup_steps: f64,
@@ -2570,7 +2570,7 @@ pub struct accel_schedule_free_sgd_options_t {
     pub r: f64,
     /// And with the largest learning rate so far to this power. In \[0, inf). Default 2
     pub weight_lr_power: f64,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
     /// 0
     pub reserved: i32,
@@ -2599,15 +2599,15 @@ impl Default for accel_schedule_free_sgd_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_schedule_free_adamw_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 2.5e-3
+    /// The learning rate. In \[0, inf). Default 2.5e-3
     pub lr: f64,
     /// The average's share in the point at which gradients are taken. In \[0, 1). Default 0.9
     pub beta1: f64,
     /// The decay of the second moment. In \[0, 1). Default 0.999
     pub beta2: f64,
-    /// In \[0, inf). Default 1e-8
+    /// Added to the denominator. In \[0, inf). Default 1e-8
     pub eps: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
     /// Updates in which the learning rate grows from 0. In \[0, inf). Default 0
     pub warmup_steps: f64,
@@ -2615,7 +2615,7 @@ pub struct accel_schedule_free_adamw_options_t {
     pub r: f64,
     /// And with the largest learning rate so far to this power. In \[0, inf). Default 2
     pub weight_lr_power: f64,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
     /// 0
     pub reserved: i32,
@@ -2656,7 +2656,7 @@ pub struct accel_one_cycle_options_t {
     pub div_factor: f64,
     /// First rate / last rate. In (0, inf). Default 1e4
     pub final_div_factor: f64,
-    /// Default COS
+    /// The shape of the decay. Default COS
     pub anneal_strategy: accel_anneal_strategy_t,
     /// 1: momentum, or beta1, goes against the rate. Default 1
     pub cycle_momentum: accel_flag_t,
@@ -2700,7 +2700,7 @@ pub struct accel_cyclic_options_t {
     pub base_momentum: f64,
     /// At base_lr. In \[0, 1). Default 0.9
     pub max_momentum: f64,
-    /// Default TRIANGULAR
+    /// The form of the cycle. Default TRIANGULAR
     pub mode: accel_cycle_mode_t,
     /// 1: momentum, or beta1, goes against the rate. Default 1
     pub cycle_momentum: accel_flag_t,
@@ -2736,13 +2736,13 @@ pub struct accel_plateau_options_t {
     pub cooldown: i64,
     /// By how much a metric must be better. In \[0, inf). Default 1e-4
     pub threshold: f64,
-    /// In \[0, inf). Default 0
+    /// The least learning rate. In \[0, inf). Default 0
     pub min_lr: f64,
     /// Smaller reductions are left out. In \[0, inf). Default 1e-8
     pub eps: f64,
-    /// Default MIN
+    /// Whether a lower or a higher metric is better. Default MIN
     pub mode: accel_metric_mode_t,
-    /// Default REL
+    /// Whether the threshold is relative or absolute. Default REL
     pub threshold_mode: accel_threshold_mode_t,
 }
 
@@ -2769,13 +2769,13 @@ impl Default for accel_plateau_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_packing_options_t {
     pub struct_size: usize,
-    /// In \[1, inf). Required
+    /// The length of a sequence. In \[1, inf). Required
     pub sequence_length: i64,
     /// The token that ends each document, and belongs to it. In (-inf, inf). Default: none
     pub end_of_document: i64,
     /// Int64 \[documents + 1\]: where each begins, and the end of the last. Default: none
     pub document_offsets: *mut accel_tensor_t,
-    /// Default CONCATENATE
+    /// How documents become sequences. Default CONCATENATE
     pub packing: accel_packing_t,
     /// 0
     pub reserved: i32,
@@ -3069,7 +3069,7 @@ pub struct accel_context_parallel_options_t {
     pub struct_size: usize,
     /// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; Accelerate's words are "allgather" and "alltoall", which is RING. Variable PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER
     pub method: accel_context_method_t,
-    /// Default AUTO
+    /// How positions are shared out among the ranks. Default AUTO
     pub load_balance: accel_load_balance_t,
     /// The positions of each sequence; 0: any number. In \[0, inf). Default 0
     pub sequence_length: i64,
@@ -3234,7 +3234,7 @@ pub struct accel_ddp_options_t {
     pub bucket_cap_mb: f64,
     /// Exists because Accelerate has it; no effect. Default 0
     pub check_reduction: accel_flag_t,
-    /// Default NO
+    /// The hook that compresses gradients. Default NO
     pub comm_hook: accel_ddp_comm_hook_t,
     /// FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO
     pub comm_wrapper: accel_ddp_comm_hook_t,
@@ -3277,15 +3277,15 @@ pub struct accel_fsdp_options_t {
     pub fsdp_version: i64,
     /// 0: parameters stay whole until the backward, 1: they are gathered again. Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy
     pub reshard_after_forward: accel_flag_t,
-    /// Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE
+    /// When parameters are gathered in backward. Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE
     pub backward_prefetch: accel_backward_prefetch_t,
     /// 1: the next group is gathered during the forward of the current one. Variable FSDP_FORWARD_PREFETCH. Default 0
     pub forward_prefetch: accel_flag_t,
     /// 1: at most two groups are gathered at a time. Default 1
     pub limit_all_gathers: accel_flag_t,
-    /// Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP
+    /// Which modules are sharded as one. Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP
     pub auto_wrap_policy: accel_auto_wrap_policy_t,
-    /// Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT
+    /// The form of the model in checkpoints. Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT
     pub state_dict_type: accel_state_dict_type_t,
     /// Names of classes with commas between them. Variable FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none
     pub transformer_cls_names_to_wrap: *const c_char,
@@ -3370,19 +3370,19 @@ pub struct accel_deepspeed_options_t {
     pub is_train_batch_min: accel_flag_t,
     /// The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none
     pub hf_ds_config: *const c_char,
-    /// In \[0, 3\]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2
+    /// The stage of ZeRO. In \[0, 3\]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2
     pub zero_stage: i64,
-    /// In \[1, inf). Default: the number of the state
+    /// Micro-batches for each step of the optimizer. In \[1, inf). Default: the number of the state
     pub gradient_accumulation_steps: i64,
     /// The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In \[0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1
     pub gradient_clipping: f64,
-    /// Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE
+    /// The place of optimizer states. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE
     pub offload_optimizer_device: accel_offload_device_t,
-    /// Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE
+    /// The place of parameters. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE
     pub offload_param_device: accel_offload_device_t,
-    /// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none
+    /// The folder on an NVMe disk to offload to. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none
     pub offload_optimizer_nvme_path: *const c_char,
-    /// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none
+    /// The folder on an NVMe disk to offload to. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none
     pub offload_param_nvme_path: *const c_char,
     /// For stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3
     pub zero3_init_flag: accel_flag_t,
@@ -3631,13 +3631,13 @@ impl Default for accel_dataloader_config_t {
 #[derive(Clone, Copy)]
 pub struct accel_prepare_item_t {
     pub struct_size: usize,
-    /// Default: none
+    /// A module to prepare. Default: none
     pub module: *mut accel_module_t,
-    /// Default: none
+    /// An optimizer to prepare. Default: none
     pub optimizer: *mut accel_optimizer_t,
-    /// Default: none
+    /// A loader to prepare. Default: none
     pub loader: *mut accel_dataloader_t,
-    /// Default: none
+    /// A scheduler to prepare. Default: none
     pub scheduler: *mut accel_scheduler_t,
     /// Applies to a loader, or to a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state has it
     pub device_placement: accel_flag_t,
@@ -3669,11 +3669,11 @@ impl Default for accel_prepare_item_t {
 #[derive(Clone, Copy)]
 pub struct accel_fp8_options_t {
     pub struct_size: usize,
-    /// Variable ACCELERATE_FP8_BACKEND. Default AO
+    /// The library whose defaults the recipe has. Variable ACCELERATE_FP8_BACKEND. Default AO
     pub backend: accel_fp8_backend_t,
-    /// Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling
+    /// How scales are chosen. Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling
     pub scaling: accel_fp8_scaling_t,
-    /// Variable ACCELERATE_FP8_FORMAT. Default HYBRID
+    /// The formats of forward and backward. Variable ACCELERATE_FP8_FORMAT. Default HYBRID
     pub format: accel_fp8_format_t,
     /// Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default MOST_RECENT
     pub amax_algorithm: accel_fp8_amax_algorithm_t,
@@ -3744,9 +3744,9 @@ pub struct accel_local_sgd_options_t {
     pub start_step: i64,
     /// The learning rate of an SGD step on (weights of the last exchange - mean of the weights). In \[0, inf). Default: the mean itself is taken
     pub outer_lr: f64,
-    /// In \[0, inf). Default: 0.9 with outer_lr
+    /// The momentum of the outer optimizer. In \[0, inf). Default: 0.9 with outer_lr
     pub outer_momentum: f64,
-    /// Default: 1 with outer_lr
+    /// 1: Nesterov momentum in the outer optimizer. Default: 1 with outer_lr
     pub outer_nesterov: accel_flag_t,
     /// 0: gradients are exchanged in each step. Default 1
     pub enabled: accel_flag_t,
@@ -7396,7 +7396,7 @@ functions! {
     /// * `module`: A module, or a model that was prepared. Itself is checkpointed if neither class_names nor modules is set.
     /// * `options`: NULL is allowed. NULL: defaults. With recompute NOTHING activations are saved again.
     ///
-    /// Returns: ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for a regular expression that is none; UNSUPPORTED for a part of a TorchScript module.
+    /// Returns: ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for an invalid regular expression; UNSUPPORTED for a part of a TorchScript module.
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_checkpoint_activations(module: *mut accel_module_t, options: *const accel_activation_checkpointing_options_t) -> accel_status_t;
@@ -10792,7 +10792,7 @@ functions! {
     /// * `skip_modules_pattern`: NULL is allowed. Regular expressions with commas between them: modules with a match in their path are left out. May be NULL.
     /// * `skip_modules_classes`: NULL is allowed. Names of classes with commas between them that are left out. May be NULL.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a dtype that is not floating.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an invalid regular expression, or a dtype that is not floating.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_attach_layerwise_casting(module: *mut accel_module_t, storage_dtype: accel_dtype_t, compute_dtype: accel_dtype_t, skip_modules_pattern: *const c_char, skip_modules_classes: *const c_char) -> accel_status_t;

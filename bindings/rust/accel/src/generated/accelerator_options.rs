@@ -115,7 +115,7 @@ impl ContextParallelOptions {
         self
     }
 
-    /// Default `LoadBalance::Auto`.
+    /// How positions are shared out among the ranks. Default `LoadBalance::Auto`.
     pub fn load_balance(mut self, load_balance: LoadBalance) -> Self {
         self.0.load_balance = load_balance.into();
         self
@@ -392,7 +392,7 @@ impl DdpOptions {
         self
     }
 
-    /// Default `DdpCommHook::No`.
+    /// The hook that compresses gradients. Default `DdpCommHook::No`.
     pub fn comm_hook(mut self, comm_hook: DdpCommHook) -> Self {
         self.0.comm_hook = comm_hook.into();
         self
@@ -474,7 +474,8 @@ impl FsdpOptions {
         self
     }
 
-    /// Variable FSDP_BACKWARD_PREFETCH. Default `BackwardPrefetch::BackwardPre`.
+    /// When parameters are gathered in backward. Variable FSDP_BACKWARD_PREFETCH. Default
+    /// `BackwardPrefetch::BackwardPre`.
     pub fn backward_prefetch(mut self, backward_prefetch: BackwardPrefetch) -> Self {
         self.0.backward_prefetch = backward_prefetch.into();
         self
@@ -493,13 +494,13 @@ impl FsdpOptions {
         self
     }
 
-    /// Variable FSDP_AUTO_WRAP_POLICY. Default `AutoWrapPolicy::NoWrap`.
+    /// Which modules are sharded as one. Variable FSDP_AUTO_WRAP_POLICY. Default `AutoWrapPolicy::NoWrap`.
     pub fn auto_wrap_policy(mut self, auto_wrap_policy: AutoWrapPolicy) -> Self {
         self.0.auto_wrap_policy = auto_wrap_policy.into();
         self
     }
 
-    /// Variable FSDP_STATE_DICT_TYPE. Default `StateDictType::FullStateDict`.
+    /// The form of the model in checkpoints. Variable FSDP_STATE_DICT_TYPE. Default `StateDictType::FullStateDict`.
     pub fn state_dict_type(mut self, state_dict_type: StateDictType) -> Self {
         self.0.state_dict_type = state_dict_type.into();
         self
@@ -665,13 +666,13 @@ impl DeepspeedOptions {
         self
     }
 
-    /// In \[0, 3\]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2.
+    /// The stage of ZeRO. In \[0, 3\]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2.
     pub fn zero_stage(mut self, zero_stage: i64) -> Self {
         self.0.zero_stage = zero_stage;
         self
     }
 
-    /// In \[1, inf). Default: the number of the state.
+    /// Micro-batches for each step of the optimizer. In \[1, inf). Default: the number of the state.
     pub fn gradient_accumulation_steps(mut self, gradient_accumulation_steps: i64) -> Self {
         self.0.gradient_accumulation_steps = gradient_accumulation_steps;
         self
@@ -684,25 +685,28 @@ impl DeepspeedOptions {
         self
     }
 
-    /// Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default `OffloadDevice::None`.
+    /// The place of optimizer states. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default
+    /// `OffloadDevice::None`.
     pub fn offload_optimizer_device(mut self, offload_optimizer_device: OffloadDevice) -> Self {
         self.0.offload_optimizer_device = offload_optimizer_device.into();
         self
     }
 
-    /// Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default `OffloadDevice::None`.
+    /// The place of parameters. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default `OffloadDevice::None`.
     pub fn offload_param_device(mut self, offload_param_device: OffloadDevice) -> Self {
         self.0.offload_param_device = offload_param_device.into();
         self
     }
 
-    /// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none.
+    /// The folder on an NVMe disk to offload to. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH.
+    /// Default: none.
     pub fn offload_optimizer_nvme_path(mut self, offload_optimizer_nvme_path: impl AsRef<str>) -> Self {
         self.0.offload_optimizer_nvme_path = self.1.text(offload_optimizer_nvme_path.as_ref());
         self
     }
 
-    /// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none.
+    /// The folder on an NVMe disk to offload to. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default:
+    /// none.
     pub fn offload_param_nvme_path(mut self, offload_param_nvme_path: impl AsRef<str>) -> Self {
         self.0.offload_param_nvme_path = self.1.text(offload_param_nvme_path.as_ref());
         self
@@ -1090,19 +1094,19 @@ crate::configuration::builder! {
 }
 
 impl Fp8Options {
-    /// Variable ACCELERATE_FP8_BACKEND. Default `Fp8Backend::Ao`.
+    /// The library whose defaults the recipe has. Variable ACCELERATE_FP8_BACKEND. Default `Fp8Backend::Ao`.
     pub fn backend(mut self, backend: Fp8Backend) -> Self {
         self.0.backend = backend.into();
         self
     }
 
-    /// Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling.
+    /// How scales are chosen. Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling.
     pub fn scaling(mut self, scaling: Fp8Scaling) -> Self {
         self.0.scaling = scaling.into();
         self
     }
 
-    /// Variable ACCELERATE_FP8_FORMAT. Default `Fp8Format::Hybrid`.
+    /// The formats of forward and backward. Variable ACCELERATE_FP8_FORMAT. Default `Fp8Format::Hybrid`.
     pub fn format(mut self, format: Fp8Format) -> Self {
         self.0.format = format.into();
         self
@@ -1224,13 +1228,13 @@ impl LocalSgdOptions {
         self
     }
 
-    /// In \[0, inf). Default: 0.9 with outer_lr.
+    /// The momentum of the outer optimizer. In \[0, inf). Default: 0.9 with outer_lr.
     pub fn outer_momentum(mut self, outer_momentum: f64) -> Self {
         self.0.outer_momentum = outer_momentum;
         self
     }
 
-    /// Default: 1 with outer_lr.
+    /// Nesterov momentum in the outer optimizer. Default: 1 with outer_lr.
     pub fn outer_nesterov(mut self, outer_nesterov: bool) -> Self {
         self.0.outer_nesterov = outer_nesterov.into();
         self

@@ -67,7 +67,7 @@ crate::configuration::builder! {
 }
 
 impl SentenceEmbeddingOptions {
-    /// Default `SentencePooling::Mean`.
+    /// How token embeddings become one. Default `SentencePooling::Mean`.
     pub fn pooling(mut self, pooling: SentencePooling) -> Self {
         self.0.pooling = pooling.into();
         self
@@ -94,7 +94,7 @@ crate::configuration::builder! {
 }
 
 impl ActivationCheckpointingOptions {
-    /// Default `Recompute::All`.
+    /// The activations that are computed again. Default `Recompute::All`.
     pub fn recompute(mut self, recompute: Recompute) -> Self {
         self.0.recompute = recompute.into();
         self

@@ -130,19 +130,19 @@ impl StateOptions {
         self
     }
 
-    /// In \[1, inf). Default: WORLD_SIZE and its like.
+    /// The number of ranks. In \[1, inf). Default: WORLD_SIZE and its like.
     pub fn num_processes(mut self, num_processes: i32) -> Self {
         self.0.num_processes = num_processes;
         self
     }
 
-    /// In \[0, inf). Default: LOCAL_RANK and its like.
+    /// The rank on this host. In \[0, inf). Default: LOCAL_RANK and its like.
     pub fn local_process_index(mut self, local_process_index: i32) -> Self {
         self.0.local_process_index = local_process_index;
         self
     }
 
-    /// In \[1, inf). Default: LOCAL_WORLD_SIZE and its like.
+    /// The number of ranks on this host. In \[1, inf). Default: LOCAL_WORLD_SIZE and its like.
     pub fn local_num_processes(mut self, local_num_processes: i32) -> Self {
         self.0.local_num_processes = local_num_processes;
         self
