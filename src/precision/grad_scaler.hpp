@@ -45,7 +45,7 @@ struct DeviceLossScale {
   at::Tensor tolerated;       // int32
 };
 
-// Where gradients are on a device the scale changes there, by the flag of each step, and the host follows when it hears
+// Where gradients are on a device the scale changes there, by the flag of each step, and the host follows when it reads
 // of the flags: nothing waits but a question for the scale.
 class GradScaler final : public tensor::Stateful {
  public:

@@ -220,7 +220,7 @@ double LossBackward::run_in_stages(PreparedModel& model, const parallel::Pipelin
   double factor = 0;
   if (loss.is_sum) {
     const int64_t count = pipeline.of_last_stage(pipeline.has_last_stage() ? loss.count(batch.targets) : 0);
-    if (count < 0 && !own.error)  // of a stage, so that ranks with other rows, which count theirs, hear of it
+    if (count < 0 && !own.error)  // of a stage, so that ranks with other rows, which count theirs, receive it
       own.error = std::make_exception_ptr(
           Error(Status::kInvalidArgument,
                 "the rank with the last stage has no int64 labels to count; expected targets of the batch"));

@@ -120,7 +120,7 @@ at::Tensor attention_by_blocks(BlockwiseAttention problem, const at::Tensor& que
     problem.keys_and_values.select(0, 1).copy_(value);
     problem.is_of_one_projection = are_of_one_projection(query, key);
     std::tie(out, logsumexp) = forward_of(problem, query, key);
-    out = out.detach();  // kept results are shared
+    out = out.detach();  // cached results are shared
   }
   if (!differentiable) return out;
   const auto node =

@@ -24,7 +24,7 @@ namespace {
 using Kind = PipelineAction::Kind;
 
 // The micro-batches of a step. Everything is cut when a stage asks for it, so that wrong rows are the error of a stage,
-// of which all ranks hear.
+// which all ranks receive.
 class TrainedBatch {
  public:
   TrainedBatch(const PipelineBatch& batch, const PipelineLoss& loss, int parts)
