@@ -416,7 +416,7 @@ struct QuantizationOptions : accel_quantization_options_t {
   QuantizationOptions() : accel_quantization_options_t(ACCEL_QUANTIZATION_OPTIONS_INIT) {}
 };
 
-// How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are
+// How tokens are chosen, and when a sequence ends. The logits are first changed by the penalty, and where tokens are
 // drawn, by temperature, top_k, top_p and min_p, in this order.
 struct GenerateOptions : accel_generate_options_t {
   GenerateOptions() : accel_generate_options_t(ACCEL_GENERATE_OPTIONS_INIT) {}
@@ -2932,9 +2932,9 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
-  // Class scores of which this rank has some classes, such as those of a language model's head over a part of its
-  // vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its
-  // rows are the loss over all classes, with targets and class weights of all.
+  // Logits of which this rank has some classes, such as those of a language model's head over a part of its vocabulary:
+  // accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its rows are the
+  // loss over all classes, with targets and class weights of all.
   Tensor parallel_class_scores(const Tensor& scores, std::int64_t classes) {
     Tensor out;
     detail::check(accel_parallel_class_scores(get(), scores.get(), classes, out.put()));
@@ -3882,7 +3882,7 @@ inline Scope inference_mode() {
   return out;
 }
 
-// Mean cross entropy of class scores, with gradients.
+// Mean cross entropy of logits, with gradients.
 inline Tensor cross_entropy(const Tensor& logits, const Tensor& labels) {
   Tensor out;
   detail::check(accel_cross_entropy(logits.get(), labels.get(), out.put()));
@@ -3911,7 +3911,7 @@ inline Tensor huber_loss(const Tensor& input, const Tensor& target, double delta
   return out;
 }
 
-// Mean binary cross entropy of scores, with gradients: of independent yes-or-no questions.
+// Mean binary cross entropy of logits, with gradients: of independent yes-or-no questions.
 inline Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target) {
   Tensor out;
   detail::check(accel_binary_cross_entropy_with_logits(logits.get(), target.get(), out.put()));

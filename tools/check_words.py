@@ -155,7 +155,7 @@ def word_problems(texts):
 
 def beginning_problems(texts):
     for text in texts:
-        if text.kind in ("heading", "cell"):
+        if text.kind == "heading":
             continue
         for sentence in text.sentences():
             first = re.match(rf"[\"(*]*({'|'.join(BEGINNINGS)})\b(?!-)", sentence)

@@ -5412,7 +5412,7 @@ func (options *QuantizationOptions) c(given *arguments) *C.accel_quantization_op
 	return made
 }
 
-// GenerateOptions: How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and
+// GenerateOptions: How tokens are chosen, and when a sequence ends. The logits are first changed by the penalty, and
 // where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.
 type GenerateOptions struct {
 	// The most tokens that a sequence gets. In [1, inf). Default 20
@@ -5421,7 +5421,7 @@ type GenerateOptions struct {
 	// 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0
 	Sample *bool
 
-	// Scores are divided by it. In (0, inf). Default 1
+	// Logits are divided by it. In (0, inf). Default 1
 	Temperature *float64
 
 	// Only so many most likely tokens; 0: all. In [0, inf). Default 0
@@ -5435,7 +5435,7 @@ type GenerateOptions struct {
 	// 2024). In [0, 1]. Default 0
 	MinP *float64
 
-	// Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL",
+	// Logits of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL",
 	// 2019). In (0, inf). Default 1
 	RepetitionPenalty *float64
 
@@ -7005,10 +7005,10 @@ type TensorParallelOptions struct {
 	// Default 0
 	SequenceParallel *bool
 
-	// 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the class
-	// scores of this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of
-	// them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the
-	// scores are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0
+	// 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the logits of
+	// this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of them are
+	// the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the logits are
+	// gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0
 	LossParallel *bool
 
 	// 1: under sequence_parallel the backward gathers the input of a layer with split outputs again, so that
@@ -12953,7 +12953,7 @@ func InferenceMode(body func(*Scope) error) error {
 	return inside(cOut, body)
 }
 
-// CrossEntropy is accel_cross_entropy. Mean cross entropy of class scores, with gradients.
+// CrossEntropy is accel_cross_entropy. Mean cross entropy of logits, with gradients.
 //
 //   - logits: [..., classes]. For a model with loss_parallel, and for accel_parallel_class_scores(), the classes of
 //     this rank; the loss is over all classes, and the call is collective among the ranks that share them.
@@ -13032,10 +13032,10 @@ func HuberLoss(input *Tensor, target *Tensor, delta float64) (out *Tensor, err e
 	return
 }
 
-// BinaryCrossEntropyWithLogits is accel_binary_cross_entropy_with_logits. Mean binary cross entropy of scores, with
-// gradients: of independent yes-or-no questions. The sigmoid is inside, which is exact for large scores.
+// BinaryCrossEntropyWithLogits is accel_binary_cross_entropy_with_logits. Mean binary cross entropy of logits, with
+// gradients: of independent yes-or-no questions. The sigmoid is inside, which is exact for large logits.
 //
-//   - logits: The scores.
+//   - logits: The logits.
 //   - target: Probabilities in [0, 1] of the same shape and dtype.
 //
 // Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
@@ -13141,9 +13141,9 @@ func ModuleFromPackage(path string, options *PackageOptions) (out *Module, err e
 // `router_aux_loss_coef`. Encoders, which are "bert", "distilbert" and "roberta", take "input_ids", "attention_mask"
 // (1: a token, 0: padding; all are tokens by default), "token_type_ids" and "position_ids", each [batch, length].
 // `architectures` of the configuration says what they give: a "BertModel" [hidden states [batch, length, hidden
-// size], pooled [batch, hidden size]], a "DistilBertModel" the hidden states; a "BertForMaskedLM" scores of the
-// vocabulary for each token; "BertForSequenceClassification" scores of classes for each sequence,
-// "BertForTokenClassification" for each token; and "BertForQuestionAnswering" [scores of the first token of the
+// size], pooled [batch, hidden size]], a "DistilBertModel" the hidden states; a "BertForMaskedLM" logits of the
+// vocabulary for each token; "BertForSequenceClassification" logits of classes for each sequence,
+// "BertForTokenClassification" for each token; and "BertForQuestionAnswering" [logits of the first token of the
 // answer, of the last one]. Names of parameters are those of transformers.
 //
 //   - config: The path of a config.json, or the JSON text itself.
@@ -17201,12 +17201,12 @@ func (state *State) ParallelAllToAll(input *Tensor, split int64, join int64, who
 	return
 }
 
-// ParallelClassScores is accel_parallel_class_scores. Class scores of which this rank has some classes, such as those
-// of a language model's head over a part of its vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the
+// ParallelClassScores is accel_parallel_class_scores. Logits of which this rank has some classes, such as those of a
+// language model's head over a part of its vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the
 // result, of a view of it or of some of its rows are the loss over all classes, with targets and class weights of
 // all. Each such loss is one exchange of 3 numbers a row, or 4 with label smoothing; its backward has none. The
-// gradient of what the scores were computed from is a term of a sum: accel_parallel_copy() before the head sums it.
-// Softmax, argmax, topk and logsumexp of such scores are UNSUPPORTED. Scores without a graph, as in an evaluation,
+// gradient of what the logits were computed from is a term of a sum: accel_parallel_copy() before the head sums it.
+// Softmax, argmax, topk and logsumexp of such logits are UNSUPPORTED. Logits without a graph, as in an evaluation,
 // are gathered, and so whole.
 //
 //   - state: A state, or the group of an axis.
@@ -17310,7 +17310,7 @@ func PipelineCreate(parts []*Module) (out *Module, err error) {
 //     names; dimension 0 of each tensor has the rows. NULL on others.
 //   - targets: On the rank with the last stage, what the loss compares with: tensors with as many rows. NULL on
 //     others.
-//   - lossName: "cross_entropy", the mean over the labels other than -100, [...], of class scores [..., classes];
+//   - lossName: "cross_entropy", the mean over the labels other than -100, [...], of logits [..., classes];
 //     "cross_entropy_sum", as accel_backward_sum() with their number; NULL: `loss`, or the loss that the model
 //     returns.
 //   - loss: The program's own, called on the rank with the last stage; NULL beside a loss_name.

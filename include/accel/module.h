@@ -107,9 +107,9 @@ accel_module_from_package(const char *path, const accel_package_options_t *ACCEL
  * `router_aux_loss_coef`. Encoders, which are "bert", "distilbert" and "roberta", take "input_ids", "attention_mask" (1:
  * a token, 0: padding; all are tokens by default), "token_type_ids" and "position_ids", each [batch, length].
  * `architectures` of the configuration says what they give: a "BertModel" [hidden states [batch, length, hidden size],
- * pooled [batch, hidden size]], a "DistilBertModel" the hidden states; a "BertForMaskedLM" scores of the vocabulary for
- * each token; "BertForSequenceClassification" scores of classes for each sequence, "BertForTokenClassification" for each
- * token; and "BertForQuestionAnswering" [scores of the first token of the answer, of the last one]. Names of parameters
+ * pooled [batch, hidden size]], a "DistilBertModel" the hidden states; a "BertForMaskedLM" logits of the vocabulary for
+ * each token; "BertForSequenceClassification" logits of classes for each sequence, "BertForTokenClassification" for each
+ * token; and "BertForQuestionAnswering" [logits of the first token of the answer, of the last one]. Names of parameters
  * are those of transformers.
  * @param config The path of a config.json, or the JSON text itself.
  * @param out The module.

@@ -104,7 +104,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_enable_grad_begin(accel_s
  * @threads thread */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_inference_mode_begin(accel_scope_t *ACCEL_OWNED *out);
 
-/** Mean cross entropy of class scores, with gradients.
+/** Mean cross entropy of logits, with gradients.
  * @param logits [..., classes]. For a model with loss_parallel, and for accel_parallel_class_scores(), the classes of this
  *   rank; the loss is over all classes, and the call is collective among the ranks that share them.
  * @param labels int64 [...], -100 is left out.
@@ -144,9 +144,9 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_huber_loss(const accel_tensor_t *input, const accel_tensor_t *target, double delta,
                  accel_tensor_t *ACCEL_OWNED *out);
 
-/** Mean binary cross entropy of scores, with gradients: of independent yes-or-no questions. The sigmoid is inside, which is
- * exact for large scores.
- * @param logits The scores.
+/** Mean binary cross entropy of logits, with gradients: of independent yes-or-no questions. The sigmoid is inside, which is
+ * exact for large logits.
+ * @param logits The logits.
  * @param target Probabilities in [0, 1] of the same shape and dtype.
  * @param out A scalar.
  * @return ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.

@@ -46,9 +46,9 @@ typedef struct accel_tensor_parallel_options {
                                  * time and memory, and as many bytes are sent. The length must be divisible by the number
                                  * of ranks. Variable PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL. Default 0 */
   accel_flag_t loss_parallel;   /* 1: while gradients are recorded, the last layer with the style colwise_gather_output returns
-                                 * the class scores of this rank, [..., classes of the rank], and accel_cross_entropy() and
+                                 * the logits of this rank, [..., classes of the rank], and accel_cross_entropy() and
                                  * aten::cross_entropy_loss of them are the loss over all classes, with targets among all
-                                 * (docs/parallelism.md). Without gradients the scores are gathered. Variable
+                                 * (docs/parallelism.md). Without gradients the logits are gathered. Variable
                                  * PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0 */
   accel_flag_t regather_inputs;  /* 1: under sequence_parallel the backward gathers the input of a layer with split outputs
                                   * again, so that between forward and backward a rank keeps its positions alone; 0: it
@@ -241,16 +241,16 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_parallel_all_to_all(accel_state_t *state, const accel_tensor_t *input, int64_t split, int64_t join, int64_t whole,
                           accel_tensor_t *ACCEL_OWNED *out);
 
-/** Class scores of which this rank has some classes, such as those of a language model's head over a part of its vocabulary:
+/** Logits of which this rank has some classes, such as those of a language model's head over a part of its vocabulary:
  * accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its rows are the loss over all
  * classes, with targets and class weights of all. Each such loss is one exchange of 3 numbers a row, or 4 with label smoothing; its
- * backward has none. The gradient of what the scores were computed from is a term of a sum: accel_parallel_copy() before the head
- * sums it. Softmax, argmax, topk and logsumexp of such scores are UNSUPPORTED. Scores without a graph, as in an evaluation, are
+ * backward has none. The gradient of what the logits were computed from is a term of a sum: accel_parallel_copy() before the head
+ * sums it. Softmax, argmax, topk and logsumexp of such logits are UNSUPPORTED. Logits without a graph, as in an evaluation, are
  * gathered, and so whole.
  * @param state A state, or the group of an axis.
  * @param scores A floating tensor [..., classes of this rank].
  * @param classes The number of all classes, of which rank r has the share r.
- * @param out These scores, or the scores of all classes if they require no gradient.
+ * @param out These logits, or the logits of all classes if they require no gradient.
  * @return ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share;
  *   COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
  * @threads collective, waits */

@@ -84,7 +84,7 @@ typedef accel_status_t (*accel_pipeline_loss_fn)(const accel_value_t *returned, 
  * @param inputs On the rank with the first stage, a tensor, a list or tuple of the model's inputs, or a map by their names;
  *   dimension 0 of each tensor has the rows. NULL on others.
  * @param targets On the rank with the last stage, what the loss compares with: tensors with as many rows. NULL on others.
- * @param loss_name "cross_entropy", the mean over the labels other than -100, [...], of class scores [..., classes];
+ * @param loss_name "cross_entropy", the mean over the labels other than -100, [...], of logits [..., classes];
  *   "cross_entropy_sum", as accel_backward_sum() with their number; NULL: `loss`, or the loss that the model returns.
  * @param loss The program's own, called on the rank with the last stage; NULL beside a loss_name.
  * @param user_data,destroy Handed to the callback; destroy ends its life.

@@ -673,7 +673,7 @@ function accel_quantization_options_t(;
     return accel_quantization_options_t(sizeof(accel_quantization_options_t), kind, has_offsets, group, outlier_threshold, has_double_quantization, embeddings, compute_dtype, dtype, skip_modules, keep_in_fp32_modules)
 end
 
-"""How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order."""
+"""How tokens are chosen, and when a sequence ends. The logits are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order."""
 struct accel_generate_options_t
     struct_size::Csize_t
     max_new_tokens::Int64
@@ -5876,7 +5876,7 @@ accel_inference_mode_begin(out) =
 """
     accel_cross_entropy(logits, labels, out)
 
-Mean cross entropy of class scores, with gradients.
+Mean cross entropy of logits, with gradients.
 
 - `logits`: [..., classes]. For a model with loss_parallel, and for accel_parallel_class_scores(), the classes of this rank; the loss is over all classes, and the call is collective among the ranks that share them.
 - `labels`: int64 [...], -100 is left out.
@@ -5941,9 +5941,9 @@ accel_huber_loss(input, target, delta, out) =
 """
     accel_binary_cross_entropy_with_logits(logits, target, out)
 
-Mean binary cross entropy of scores, with gradients: of independent yes-or-no questions. The sigmoid is inside, which is exact for large scores.
+Mean binary cross entropy of logits, with gradients: of independent yes-or-no questions. The sigmoid is inside, which is exact for large logits.
 
-- `logits`: The scores.
+- `logits`: The logits.
 - `target`: Probabilities in [0, 1] of the same shape and dtype.
 - `out`: A scalar.
 
@@ -6004,7 +6004,7 @@ accel_module_from_package(path, options, out) =
 """
     accel_module_from_config(config, out)
 
-A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: decoders, which are \"gemma2\", \"gemma3_text\", \"gpt2\", \"gpt_neox\", \"llama\", \"mistral\", \"mixtral\", \"olmo2\", \"phi\", \"phi3\", \"qwen2\", \"qwen2_moe\", \"qwen3\", \"qwen3_moe\" and \"stablelm\", and encoders. Decoders take token ids int64 [batch, length] and give logits [batch, length, vocabulary]. They also take \"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head size]. The cache that a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied. They also take \"attention_mask\" [batch, earlier length + length] (1: a token, 0: padding) and \"position_ids\" [batch, length]. With experts and `output_router_logits` the output is a list, whose last is the loss of the routers, times `router_aux_loss_coef`. Encoders, which are \"bert\", \"distilbert\" and \"roberta\", take \"input_ids\", \"attention_mask\" (1: a token, 0: padding; all are tokens by default), \"token_type_ids\" and \"position_ids\", each [batch, length]. `architectures` of the configuration says what they give: a \"BertModel\" [hidden states [batch, length, hidden size], pooled [batch, hidden size]], a \"DistilBertModel\" the hidden states; a \"BertForMaskedLM\" scores of the vocabulary for each token; \"BertForSequenceClassification\" scores of classes for each sequence, \"BertForTokenClassification\" for each token; and \"BertForQuestionAnswering\" [scores of the first token of the answer, of the last one]. Names of parameters are those of transformers.
+A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: decoders, which are \"gemma2\", \"gemma3_text\", \"gpt2\", \"gpt_neox\", \"llama\", \"mistral\", \"mixtral\", \"olmo2\", \"phi\", \"phi3\", \"qwen2\", \"qwen2_moe\", \"qwen3\", \"qwen3_moe\" and \"stablelm\", and encoders. Decoders take token ids int64 [batch, length] and give logits [batch, length, vocabulary]. They also take \"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head size]. The cache that a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied. They also take \"attention_mask\" [batch, earlier length + length] (1: a token, 0: padding) and \"position_ids\" [batch, length]. With experts and `output_router_logits` the output is a list, whose last is the loss of the routers, times `router_aux_loss_coef`. Encoders, which are \"bert\", \"distilbert\" and \"roberta\", take \"input_ids\", \"attention_mask\" (1: a token, 0: padding; all are tokens by default), \"token_type_ids\" and \"position_ids\", each [batch, length]. `architectures` of the configuration says what they give: a \"BertModel\" [hidden states [batch, length, hidden size], pooled [batch, hidden size]], a \"DistilBertModel\" the hidden states; a \"BertForMaskedLM\" logits of the vocabulary for each token; \"BertForSequenceClassification\" logits of classes for each sequence, \"BertForTokenClassification\" for each token; and \"BertForQuestionAnswering\" [logits of the first token of the answer, of the last one]. Names of parameters are those of transformers.
 
 - `config`: The path of a config.json, or the JSON text itself.
 - `out`: The module.
@@ -6792,7 +6792,7 @@ Lets a decoder or an encoder-decoder add tokens to sequences, one after the othe
 - `on_tokens`: `nothing`/`C_NULL` is allowed. NULL: none.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
-- `out`: A map: \"tokens\" int64 [batch, length + new], of an encoder-decoder [batch, decoder_tokens + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
+- `out`: A map: \"tokens\" int64 [batch, length + new], of an encoder-decoder [batch, decoder_tokens + new], and \"log_probabilities\" float32 [batch, new], of each new token by the logits after the penalty.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED for a module without past_key_values; INVALID_STATE in training.
 
@@ -6866,7 +6866,7 @@ accel_generation_batch_add(batch, input_ids, options, out_id) =
 Computes the next token of each sequence: sequences that wait and have room begin, and all are computed in one call of the model.
 
 - `batch`: A batch.
-- `out`: A list with a map for each new token, in the order of each sequence: INT \"id\", of the sequence, INT \"token\", DOUBLE \"log_probability\" by the scores after the penalty, and STRING \"end\": \"\" while the sequence goes on, \"stop\" with a stop token or sequence, \"length\" with the last of max_new_tokens or the last position of the model. A sequence whose scores are not finite ends with \"failed\", no token and STRING \"error\". The list is empty while only prompts were computed, or nothing is left to do, which accel_generation_batch_info() tells.
+- `out`: A list with a map for each new token, in the order of each sequence: INT \"id\", of the sequence, INT \"token\", DOUBLE \"log_probability\" by the logits after the penalty, and STRING \"end\": \"\" while the sequence goes on, \"stop\" with a stop token or sequence, \"length\" with the last of max_new_tokens or the last position of the model. A sequence whose logits are not finite ends with \"failed\", no token and STRING \"error\". The list is empty while only prompts were computed, or nothing is left to do, which accel_generation_batch_info() tells.
 
 Returns: ACCEL_OK; INVALID_STATE in training; OUT_OF_MEMORY or TORCH where the model fails, after which the sequences that it computed have ended.
 
@@ -9542,12 +9542,12 @@ accel_parallel_all_to_all(state, input, split, join, whole, out) =
 """
     accel_parallel_class_scores(state, scores, classes, out)
 
-Class scores of which this rank has some classes, such as those of a language model's head over a part of its vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its rows are the loss over all classes, with targets and class weights of all. Each such loss is one exchange of 3 numbers a row, or 4 with label smoothing; its backward has none. The gradient of what the scores were computed from is a term of a sum: accel_parallel_copy() before the head sums it. Softmax, argmax, topk and logsumexp of such scores are UNSUPPORTED. Scores without a graph, as in an evaluation, are gathered, and so whole.
+Logits of which this rank has some classes, such as those of a language model's head over a part of its vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its rows are the loss over all classes, with targets and class weights of all. Each such loss is one exchange of 3 numbers a row, or 4 with label smoothing; its backward has none. The gradient of what the logits were computed from is a term of a sum: accel_parallel_copy() before the head sums it. Softmax, argmax, topk and logsumexp of such logits are UNSUPPORTED. Logits without a graph, as in an evaluation, are gathered, and so whole.
 
 - `state`: A state, or the group of an axis.
 - `scores`: A floating tensor [..., classes of this rank].
 - `classes`: The number of all classes, of which rank r has the share r.
-- `out`: These scores, or the scores of all classes if they require no gradient.
+- `out`: These logits, or the logits of all classes if they require no gradient.
 
 Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
 
@@ -9601,7 +9601,7 @@ Trains a model in stages on one batch: forwards and backwards of its micro-batch
 - `module`: A prepared model. Its accel_module_call() computes a forward alone, and only in evaluation, if the axis pipeline has several ranks.
 - `inputs`: `nothing`/`C_NULL` is allowed. On the rank with the first stage, a tensor, a list or tuple of the model's inputs, or a map by their names; dimension 0 of each tensor has the rows. NULL on others.
 - `targets`: `nothing`/`C_NULL` is allowed. On the rank with the last stage, what the loss compares with: tensors with as many rows. NULL on others.
-- `loss_name`: `nothing`/`C_NULL` is allowed. \"cross_entropy\", the mean over the labels other than -100, [...], of class scores [..., classes]; \"cross_entropy_sum\", as accel_backward_sum() with their number; NULL: `loss`, or the loss that the model returns.
+- `loss_name`: `nothing`/`C_NULL` is allowed. \"cross_entropy\", the mean over the labels other than -100, [...], of logits [..., classes]; \"cross_entropy_sum\", as accel_backward_sum() with their number; NULL: `loss`, or the loss that the model returns.
 - `loss`: `nothing`/`C_NULL` is allowed. The program's own, called on the rank with the last stage; NULL beside a loss_name.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.

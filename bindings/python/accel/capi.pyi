@@ -230,15 +230,15 @@ class accel_quantization_options_t:
     def __init__(self, *, kind: Optional[int] = None, has_offsets: int = 0, group: int = 0, outlier_threshold: float = 6, has_double_quantization: int = 0, embeddings: int = 0, compute_dtype: Optional[int] = None, dtype: Optional[int] = None, skip_modules: Optional[Any] = None, keep_in_fp32_modules: Optional[Any] = None) -> None: ...
 
 class accel_generate_options_t:
-    """How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.
+    """How tokens are chosen, and when a sequence ends. The logits are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.
 
     max_new_tokens: The most tokens that a sequence gets. In [1, inf). Default 20
     sample: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0
-    temperature: Scores are divided by it. In (0, inf). Default 1
+    temperature: Logits are divided by it. In (0, inf). Default 1
     top_k: Only so many most likely tokens; 0: all. In [0, inf). Default 0
     top_p: Only the most likely tokens that have this probability together (Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020). In (0, 1]. Default 1
     min_p: Only tokens with this part of the probability of the most likely one (Nguyen et al., "Turning Up the Heat", 2024). In [0, 1]. Default 0
-    repetition_penalty: Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL", 2019). In (0, inf). Default 1
+    repetition_penalty: Logits of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL", 2019). In (0, inf). Default 1
     seed: The seed of the draws. In [0, inf). Default: the default generator of the device goes on
     pad_token: Stands behind the end of a sequence. In [0, inf). Default 0
     stop_tokens: A list of INT: tokens that end a sequence. Default: none
@@ -815,7 +815,7 @@ class accel_tensor_parallel_options_t:
     plan: Rules; or "auto": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or "none": the program's own forward splits the model. Variable PARALLELISM_CONFIG_TP_PLAN. Default "auto"
     verify_gradients: 1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Variable PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS. Default 1
     sequence_parallel: 1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Variable PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL. Default 0
-    loss_parallel: 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the class scores of this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the scores are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0
+    loss_parallel: 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the logits of this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the logits are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0
     regather_inputs: 1: under sequence_parallel the backward gathers the input of a layer with split outputs again, so that between forward and backward a rank keeps its positions alone; 0: it keeps the whole. Variable PARALLELISM_CONFIG_TP_REGATHER_INPUTS. Default 1
     overlap: Whether split layers communicate while they compute: the sum of a layer's input gradient goes on while that of its weight is computed, and the sums of a product's first rows while the next ones are computed. Values do not depend on it. Variable PARALLELISM_CONFIG_TP_OVERLAP. Default AUTO
     overlap_chunks: Into how many parts the rows of such a product are cut; 0: parts have at least 256 rows and 256 KiB. In [0, inf). Variable PARALLELISM_CONFIG_TP_OVERLAP_CHUNKS. Default 0

@@ -998,9 +998,9 @@ call are not copied. They also take \"attention_mask\" [batch, earlier length + 
 the routers, times `router_aux_loss_coef`. Encoders, which are \"bert\", \"distilbert\" and \"roberta\", take \"input_ids\",
 \"attention_mask\" (1: a token, 0: padding; all are tokens by default), \"token_type_ids\" and \"position_ids\", each [batch,
 length]. `architectures` of the configuration says what they give: a \"BertModel\" [hidden states [batch, length, hidden
-size], pooled [batch, hidden size]], a \"DistilBertModel\" the hidden states; a \"BertForMaskedLM\" scores of the vocabulary
-for each token; \"BertForSequenceClassification\" scores of classes for each sequence, \"BertForTokenClassification\" for
-each token; and \"BertForQuestionAnswering\" [scores of the first token of the answer, of the last one]. Names of
+size], pooled [batch, hidden size]], a \"DistilBertModel\" the hidden states; a \"BertForMaskedLM\" logits of the vocabulary
+for each token; \"BertForSequenceClassification\" logits of classes for each sequence, \"BertForTokenClassification\" for
+each token; and \"BertForQuestionAnswering\" [logits of the first token of the answer, of the last one]. Names of
 parameters are those of transformers.
 
 - `config`: The path of a config.json, or the JSON text itself.
@@ -1040,11 +1040,11 @@ tokens to options.decoder_tokens.
 
 - `max_new_tokens`: The most tokens that a sequence gets. In [1, inf). Default 20
 - `sample`: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0
-- `temperature`: Scores are divided by it. In (0, inf). Default 1
+- `temperature`: Logits are divided by it. In (0, inf). Default 1
 - `top_k`: Only so many most likely tokens; 0: all. In [0, inf). Default 0
 - `top_p`: Only the most likely tokens that have this probability together (Holtzman et al., \"The Curious Case of Neural Text Degeneration\", 2020). In (0, 1]. Default 1
 - `min_p`: Only tokens with this part of the probability of the most likely one (Nguyen et al., \"Turning Up the Heat\", 2024). In [0, 1]. Default 0
-- `repetition_penalty`: Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1
+- `repetition_penalty`: Logits of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1
 - `seed`: The seed of the draws. In [0, inf). Default: the default generator of the device goes on
 - `pad_token`: Stands behind the end of a sequence. In [0, inf). Default 0
 - `stop_tokens`: A list of INT: tokens that end a sequence. Default: none
@@ -1058,7 +1058,7 @@ tokens to options.decoder_tokens.
 - `suppress_tokens`: A list of INT: tokens that are never chosen. Default: none
 - `begin_suppress_tokens`: A list of INT: tokens that are not chosen first. Default: none
 
-Gives: A map: \"tokens\" int64 [batch, length + new], of an encoder-decoder [batch, decoder_tokens + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
+Gives: A map: \"tokens\" int64 [batch, length + new], of an encoder-decoder [batch, decoder_tokens + new], and \"log_probabilities\" float32 [batch, new], of each new token by the logits after the penalty.
 """
 generate(on_tokens::Union{Function,Nothing}, model::Model, input_ids::Tensor; attention_mask::Union{Tensor,Nothing} = nothing, options...) =
     result(out -> with_options(given -> LibAccel.accel_module_generate(model, input_ids, something(attention_mask, C_NULL), given, on_tokens === nothing ? C_NULL : generated_callback(), on_tokens === nothing ? C_NULL : keep(on_tokens, model), on_tokens === nothing ? C_NULL : destroy(), out), LibAccel.accel_generate_options_t; options...))::Map
@@ -1097,11 +1097,11 @@ Adds a sequence, which waits for the next step that has room.
 
 - `max_new_tokens`: The most tokens that a sequence gets. In [1, inf). Default 20
 - `sample`: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0
-- `temperature`: Scores are divided by it. In (0, inf). Default 1
+- `temperature`: Logits are divided by it. In (0, inf). Default 1
 - `top_k`: Only so many most likely tokens; 0: all. In [0, inf). Default 0
 - `top_p`: Only the most likely tokens that have this probability together (Holtzman et al., \"The Curious Case of Neural Text Degeneration\", 2020). In (0, 1]. Default 1
 - `min_p`: Only tokens with this part of the probability of the most likely one (Nguyen et al., \"Turning Up the Heat\", 2024). In [0, 1]. Default 0
-- `repetition_penalty`: Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1
+- `repetition_penalty`: Logits of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1
 - `seed`: The seed of the draws. In [0, inf). Default: the default generator of the device goes on
 - `pad_token`: Stands behind the end of a sequence. In [0, inf). Default 0
 - `stop_tokens`: A list of INT: tokens that end a sequence. Default: none
@@ -1126,7 +1126,7 @@ add_sequence!(batch::GenerationBatch, input_ids::Tensor; options...) =
 Computes the next token of each sequence: sequences that wait and have room begin, and all are computed in one call of
 the model.
 
-Gives: A list with a map for each new token, in the order of each sequence: INT \"id\", of the sequence, INT \"token\", DOUBLE \"log_probability\" by the scores after the penalty, and STRING \"end\": \"\" while the sequence goes on, \"stop\" with a stop token or sequence, \"length\" with the last of max_new_tokens or the last position of the model. A sequence whose scores are not finite ends with \"failed\", no token and STRING \"error\". The list is empty while only prompts were computed, or nothing is left to do, which accel_generation_batch_info() tells.
+Gives: A list with a map for each new token, in the order of each sequence: INT \"id\", of the sequence, INT \"token\", DOUBLE \"log_probability\" by the logits after the penalty, and STRING \"end\": \"\" while the sequence goes on, \"stop\" with a stop token or sequence, \"length\" with the last of max_new_tokens or the last position of the model. A sequence whose logits are not finite ends with \"failed\", no token and STRING \"error\". The list is empty while only prompts were computed, or nothing is left to do, which accel_generation_batch_info() tells.
 """
 step_sequences!(batch::GenerationBatch) =
     result(out -> LibAccel.accel_generation_batch_step(batch, out))
@@ -3675,8 +3675,8 @@ huber_loss(input::Tensor, target::Tensor, delta) =
 """
     binary_cross_entropy_with_logits(logits, target)
 
-Mean binary cross entropy of scores, with gradients: of independent yes-or-no questions. The sigmoid is inside, which is
-exact for large scores.
+Mean binary cross entropy of logits, with gradients: of independent yes-or-no questions. The sigmoid is inside, which is
+exact for large logits.
 """
 binary_cross_entropy_with_logits(logits::Tensor, target::Tensor) =
     made(Tensor, out -> LibAccel.accel_binary_cross_entropy_with_logits(logits, target, out))
@@ -4100,7 +4100,7 @@ model is prepared gets its layer's initial values, those of a model that is not 
 - `plan`: Rules; or \"auto\": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or \"none\": the program's own forward splits the model. Variable PARALLELISM_CONFIG_TP_PLAN. Default \"auto\"
 - `verify_gradients`: 1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Variable PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS. Default 1
 - `sequence_parallel`: 1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Variable PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL. Default 0
-- `loss_parallel`: 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the class scores of this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the scores are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0
+- `loss_parallel`: 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the logits of this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the logits are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0
 - `regather_inputs`: 1: under sequence_parallel the backward gathers the input of a layer with split outputs again, so that between forward and backward a rank keeps its positions alone; 0: it keeps the whole. Variable PARALLELISM_CONFIG_TP_REGATHER_INPUTS. Default 1
 - `overlap`: Whether split layers communicate while they compute: the sum of a layer's input gradient goes on while that of its weight is computed, and the sums of a product's first rows while the next ones are computed. Values do not depend on it. Variable PARALLELISM_CONFIG_TP_OVERLAP. Default AUTO
 - `overlap_chunks`: Into how many parts the rows of such a product are cut; 0: parts have at least 256 rows and 256 KiB. In [0, inf). Variable PARALLELISM_CONFIG_TP_OVERLAP_CHUNKS. Default 0
@@ -4206,12 +4206,12 @@ parallel_all_to_all(state::State, input::Tensor, split, join, whole) =
 """
     parallel_class_scores(state, scores, classes)
 
-Class scores of which this rank has some classes, such as those of a language model's head over a part of its
-vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its rows are
-the loss over all classes, with targets and class weights of all. Each such loss is one exchange of 3 numbers a row, or
-4 with label smoothing; its backward has none. The gradient of what the scores were computed from is a term of a sum:
-accel_parallel_copy() before the head sums it. Softmax, argmax, topk and logsumexp of such scores are UNSUPPORTED.
-Scores without a graph, as in an evaluation, are gathered, and so whole.
+Logits of which this rank has some classes, such as those of a language model's head over a part of its vocabulary:
+accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its rows are the loss
+over all classes, with targets and class weights of all. Each such loss is one exchange of 3 numbers a row, or 4 with
+label smoothing; its backward has none. The gradient of what the logits were computed from is a term of a sum:
+accel_parallel_copy() before the head sums it. Softmax, argmax, topk and logsumexp of such logits are UNSUPPORTED.
+Logits without a graph, as in an evaluation, are gathered, and so whole.
 
 - `classes`: The number of all classes, of which rank r has the share r.
 """

@@ -10,7 +10,7 @@ from ..state.options import fill
 
 
 def cross_entropy(logits, labels) -> Any:
-    """Mean cross entropy of class scores, with gradients.
+    """Mean cross entropy of logits, with gradients.
 
     logits: [..., classes]. For a model with loss_parallel, and for accel_parallel_class_scores(), the classes of
         this rank; the loss is over all classes, and the call is collective among the ranks that share them.

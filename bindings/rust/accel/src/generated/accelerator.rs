@@ -174,18 +174,18 @@ impl State {
         })
     }
 
-    /// Class scores of which this rank has some classes, such as those of a language model's head over a part of
-    /// its vocabulary: [`Tensor::cross_entropy`](crate::Tensor::cross_entropy) and aten::cross_entropy_loss of the result, of a view of it or of some
-    /// of its rows are the loss over all classes, with targets and class weights of all. Each such loss is one
+    /// Logits of which this rank has some classes, such as those of a language model's head over a part of its
+    /// vocabulary: [`Tensor::cross_entropy`](crate::Tensor::cross_entropy) and aten::cross_entropy_loss of the result, of a view of it or of some of
+    /// its rows are the loss over all classes, with targets and class weights of all. Each such loss is one
     /// exchange of 3 numbers a row, or 4 with label smoothing; its backward has none. The gradient of what the
-    /// scores were computed from is a term of a sum: [`State::parallel_copy`](crate::State::parallel_copy) before the head sums it. Softmax,
-    /// argmax, topk and logsumexp of such scores are UNSUPPORTED. Scores without a graph, as in an evaluation, are
+    /// logits were computed from is a term of a sum: [`State::parallel_copy`](crate::State::parallel_copy) before the head sums it. Softmax,
+    /// argmax, topk and logsumexp of such logits are UNSUPPORTED. Logits without a graph, as in an evaluation, are
     /// gathered, and so whole.
     ///
     /// * `scores`: A floating tensor \[..., classes of this rank\].
     /// * `classes`: The number of all classes, of which rank r has the share r.
     ///
-    /// Gives: These scores, or the scores of all classes if they require no gradient.
+    /// Gives: These logits, or the logits of all classes if they require no gradient.
     ///
     /// # Errors
     /// TypeMismatch, ShapeMismatch, Timeout, PeerLost, CollectiveMismatch.
@@ -238,9 +238,9 @@ impl State {
     ///   their names; dimension 0 of each tensor has the rows. `None` on others.
     /// * `targets`: On the rank with the last stage, what the loss compares with: tensors with as many rows. `None`
     ///   on others.
-    /// * `loss_name`: "cross_entropy", the mean over the labels other than -100, \[...\], of class scores \[...,
-    ///   classes\]; "cross_entropy_sum", as [`State::backward_sum_with`](crate::State::backward_sum_with) with their number; `None`: `loss`, or the loss that
-    ///   the model returns.
+    /// * `loss_name`: "cross_entropy", the mean over the labels other than -100, \[...\], of logits \[..., classes\];
+    ///   "cross_entropy_sum", as [`State::backward_sum_with`](crate::State::backward_sum_with) with their number; `None`: `loss`, or the loss that the model
+    ///   returns.
     ///
     /// Gives: The loss of the batch, the mean over micro-batches by their rows (of a sum, the sum), the same on all
     /// ranks along the axes pipeline and context, unless broadcast_loss is 0. A rank with neither inputs nor
@@ -270,9 +270,9 @@ impl State {
     ///   their names; dimension 0 of each tensor has the rows. `None` on others.
     /// * `targets`: On the rank with the last stage, what the loss compares with: tensors with as many rows. `None`
     ///   on others.
-    /// * `loss_name`: "cross_entropy", the mean over the labels other than -100, \[...\], of class scores \[...,
-    ///   classes\]; "cross_entropy_sum", as [`State::backward_sum_with`](crate::State::backward_sum_with) with their number; `None`: `loss`, or the loss that
-    ///   the model returns.
+    /// * `loss_name`: "cross_entropy", the mean over the labels other than -100, \[...\], of logits \[..., classes\];
+    ///   "cross_entropy_sum", as [`State::backward_sum_with`](crate::State::backward_sum_with) with their number; `None`: `loss`, or the loss that the model
+    ///   returns.
     /// * `loss(returned, targets)`: The program's own, called on the rank with the last stage; `None` beside a
     ///   loss_name. Computes the loss of a micro-batch from the output of the last stage. `returned`: The output of
     ///   the last stage. `targets`: The rows of the targets that belong to it; NONE without targets. Gives: One

@@ -59,9 +59,9 @@ impl TensorParallelOptions {
         self
     }
 
-    /// While gradients are recorded, the last layer with the style colwise_gather_output returns the class scores
-    /// of this rank, \[..., classes of the rank\], and [`accel_cross_entropy`](accel_sys::accel_cross_entropy) and aten::cross_entropy_loss of them are
-    /// the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the scores are
+    /// While gradients are recorded, the last layer with the style colwise_gather_output returns the logits of this
+    /// rank, \[..., classes of the rank\], and [`accel_cross_entropy`](accel_sys::accel_cross_entropy) and aten::cross_entropy_loss of them are the
+    /// loss over all classes, with targets among all (docs/parallelism.md). Without gradients the logits are
     /// gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default false.
     pub fn loss_parallel(mut self, loss_parallel: bool) -> Self {
         self.0.loss_parallel = loss_parallel.into();

@@ -73,9 +73,9 @@ impl Model {
     /// "roberta", take "input_ids", "attention_mask" (1: a token, 0: padding; all are tokens by default),
     /// "token_type_ids" and "position_ids", each \[batch, length\]. `architectures` of the configuration says what
     /// they give: a "BertModel" \[hidden states \[batch, length, hidden size\], pooled \[batch, hidden size\]\], a
-    /// "DistilBertModel" the hidden states; a "BertForMaskedLM" scores of the vocabulary for each token;
-    /// "BertForSequenceClassification" scores of classes for each sequence, "BertForTokenClassification" for each
-    /// token; and "BertForQuestionAnswering" \[scores of the first token of the answer, of the last one\]. Names of
+    /// "DistilBertModel" the hidden states; a "BertForMaskedLM" logits of the vocabulary for each token;
+    /// "BertForSequenceClassification" logits of classes for each sequence, "BertForTokenClassification" for each
+    /// token; and "BertForQuestionAnswering" \[logits of the first token of the answer, of the last one\]. Names of
     /// parameters are those of transformers.
     ///
     /// * `config`: The path of a config.json, or the JSON text itself.
@@ -446,7 +446,7 @@ impl Model {
     /// * `options`: `None`: defaults.
     ///
     /// Gives: A map: "tokens" int64 \[batch, length + new\], of an encoder-decoder \[batch, decoder_tokens + new\], and
-    /// "log_probabilities" float32 \[batch, new\], of each new token by the scores after the penalty.
+    /// "log_probabilities" float32 \[batch, new\], of each new token by the logits after the penalty.
     ///
     /// # Errors
     /// InvalidArgument, TypeMismatch, ShapeMismatch, InvalidState, Unsupported.
@@ -475,7 +475,7 @@ impl Model {
     ///   false ends all sequences. Leave NONE to go on.
     ///
     /// Gives: A map: "tokens" int64 \[batch, length + new\], of an encoder-decoder \[batch, decoder_tokens + new\], and
-    /// "log_probabilities" float32 \[batch, new\], of each new token by the scores after the penalty.
+    /// "log_probabilities" float32 \[batch, new\], of each new token by the logits after the penalty.
     ///
     /// # Errors
     /// InvalidArgument, TypeMismatch, ShapeMismatch, InvalidState, Unsupported.
@@ -700,9 +700,9 @@ impl GenerationBatch {
     /// one call of the model.
     ///
     /// Gives: A list with a map for each new token, in the order of each sequence: INT "id", of the sequence, INT
-    /// "token", DOUBLE "log_probability" by the scores after the penalty, and STRING "end": "" while the sequence
+    /// "token", DOUBLE "log_probability" by the logits after the penalty, and STRING "end": "" while the sequence
     /// goes on, "stop" with a stop token or sequence, "length" with the last of max_new_tokens or the last position
-    /// of the model. A sequence whose scores are not finite ends with "failed", no token and STRING "error". The
+    /// of the model. A sequence whose logits are not finite ends with "failed", no token and STRING "error". The
     /// list is empty while only prompts were computed, or nothing is left to do, which
     /// [`GenerationBatch::info`](crate::GenerationBatch::info) tells.
     ///

@@ -221,7 +221,7 @@ impl QuantizationOptions {
 }
 
 crate::configuration::builder! {
-    /// How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where
+    /// How tokens are chosen, and when a sequence ends. The logits are first changed by the penalty, and where
     /// tokens are drawn, by temperature, top_k, top_p and min_p, in this order. `draft_model`:
     /// `Model::generate_by_draft()`.
     #[derive(Clone)]
@@ -259,7 +259,7 @@ impl GenerateOptions {
         self
     }
 
-    /// Scores are divided by it. In (0, inf). Default 1.
+    /// Logits are divided by it. In (0, inf). Default 1.
     pub fn temperature(mut self, temperature: f64) -> Self {
         self.0.temperature = temperature;
         self
@@ -285,7 +285,7 @@ impl GenerateOptions {
         self
     }
 
-    /// Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL",
+    /// Logits of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL",
     /// 2019). In (0, inf). Default 1.
     pub fn repetition_penalty(mut self, repetition_penalty: f64) -> Self {
         self.0.repetition_penalty = repetition_penalty;
