@@ -559,12 +559,11 @@ class CheckLayers(ToolTest):
     def test_comments_have_a_subject(self):
         good = "// Asks for whatever is left.\n// Of_a is a name.\nint a;  // of b\nint b = 2 * That;\n"
         bad = ["// What is left.", "int a;  // Of b", "/** The same, later. */", "/*\n * As before. */", "  // Those that end."]
-        self.assertEqual(self.check(nn__a_hpp=good + "\n".join(bad * 5) + "\n// That of a.\n" * 4)[0], 0)
-        status, output = self.check(nn__a_hpp="\n".join(bad * 6) + "\n")
+        self.assertEqual(self.check(nn__a_hpp=good)[0], 0)
+        status, output = self.check(nn__a_hpp="\n".join(bad) + "\n")
         self.assertEqual(status, 1)
         for line, word in ((1, "What"), (2, "Of"), (3, "The same"), (5, "As"), (6, "Those")):
-            self.assertIn(f"src/nn/a.hpp:{line}: the comment begins with '{word}'\n", output)
-        self.assertIn("30 comments begin like that, expected at most 29", output)
+            self.assertIn(f"src/nn/a.hpp:{line}: the comment begins with '{word}'; expected its subject\n", output)
 
     def test_what_is_found(self):
         heavy = "#include <torch/csrc/autograd/autograd.h>\n"

@@ -16,7 +16,7 @@ class ShardGradient {
   // Whether ranks with parts of the same layers compute terms of it.
   bool is_summed() const { return is_summed_; }
   void set_summed(bool is_summed) { is_summed_ = is_summed; }
-  // What the gradient of the shard is like.
+  // The layout of the gradient of the shard.
   void set_options(const at::TensorOptions& options) { options_ = options; }
   // Where the gradient of the shard is stored, instead of in new memory of each step: like the shard.
   void set_memory(at::Tensor memory) { memory_ = std::move(memory); }

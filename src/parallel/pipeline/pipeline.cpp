@@ -151,7 +151,7 @@ double Pipeline::train(const PipelineBatch& batch, const PipelineLoss& loss, dou
     const MicroBatches kind =
         std::exchange(has_failed_, false) ? MicroBatches::kTrainedAfterFailure : MicroBatches::kTrained;
     const bool keeps_parameters = others == nullptr || others->begin_micro_batches(kind);
-    // What exchanges gradients during the last backward waits for all of them in that.
+    // Models that exchange gradients during the last backward wait for all of them in that.
     const bool waits = !stages_.exchanges_at_end && others != nullptr;
     computation.defers_products = keeps_parameters && !waits;
   } catch (const std::exception&) {
