@@ -72,7 +72,7 @@ class Split:
         self.attentions: "list[Attention]" = attentions_of(model, self.layers, self.rank, self.ranks)
         heads = [layer for layer in self.layers if layer.gathers]
         if splits_loss and not heads:
-            raise ValueError("loss_parallel: the plan has no head whose class scores would be gathered: expected a layer with the style "
+            raise ValueError("loss_parallel: the plan has no head whose logits would be gathered: expected a layer with the style "
                              "colwise_gather_output")
         self.head = heads[-1] if splits_loss else None
         if splits_loss and hasattr(model, "loss_function"):

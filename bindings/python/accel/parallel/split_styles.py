@@ -92,7 +92,7 @@ class Region:
     def __init__(self, layers, group, rank, ranks, blocks, random, head=None):
         self.group, self.rank, self.ranks, self.blocks, self.random = group, rank, ranks, blocks, random
         self.readers = collections.Counter(layer.parent for layer in layers if layer.is_plain and layer.style in COLUMNS)
-        self.head = head  # the layer whose class scores stay split for the loss
+        self.head = head  # the layer whose logits stay split for the loss
         self.inputs: dict = {}
         self.summed: set = set()  # the numbers of parameters whose gradients are summed
 

@@ -170,8 +170,8 @@ def _modules_elsewhere(chain, begins, own):
 
 
 def scores_of(output):
-    """The class scores of a model's output."""
-    return _member(output, "logits", "class scores: a tensor, or an output with logits")
+    """The logits of a model's output."""
+    return _member(output, "logits", "logits: a tensor, or an output that has them")
 
 
 def loss_of(output):
