@@ -33,7 +33,7 @@ struct BackoffRules {
 
 // The scale as it changes from step to step.
 struct LossScale {
-  float value = 1;  // in float32, as Accelerate has it
+  float value = 1;  // in float32, as torch has it
   int64_t growth_tracker = 0;
   int64_t tolerated = 1;  // overflows until it shrinks
 };

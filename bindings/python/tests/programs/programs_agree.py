@@ -5,7 +5,7 @@
 usage: programs_agree.py ACCEL_PROGRAM [COUNT [FIRST_SEED]] [TEST...]
 
 With $ACCEL_TORCH_PYTHON, a Python that has torch 2.13, models of torch are sharded as well. With $ACCEL_REFERENCE_PYTHON, one that has
-Accelerate 1.15, too, programs are also compared with Accelerate.
+Accelerate 1.15, programs are also compared with it.
 """
 
 import json

@@ -20,7 +20,7 @@ macro_rules! handle {
 
         impl Clone for $name {
             fn clone(&self) -> Self {
-                // SAFETY: the handle is alive, and Accelerate that is added belongs to the new owner.
+                // SAFETY: the handle is alive, and the reference that is added belongs to the new owner.
                 unsafe { Self::from_raw(accel_sys::$retain(self.as_raw())) }
             }
         }
