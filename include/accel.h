@@ -4,8 +4,9 @@
  * ---------------------------------------------------------------------------------------------------------------------
  * The manual, on one page
  * ---------------------------------------------------------------------------------------------------------------------
- * A program has one seat in the job: an accel_state_t. It knows the rank, the device and the precision, all taken from
- * the environment that the launcher set (`accel launch`, torchrun, mpirun, srun), and everything else hangs on it:
+ * Each process holds one accel_state_t, its handle to the distributed job: it knows the rank, the device and the precision,
+ * from the environment that the launcher set (`accel launch`, torchrun, mpirun, srun). All other objects are created from
+ * it:
  *
  *     accel_state_t *state = NULL;
  *     accel_module_t *model = NULL, *prepared = NULL;
@@ -28,8 +29,9 @@
  * Errors. Every function that can fail returns an accel_status_t: 0 is success, a positive number is information that
  * is not a failure (ACCEL_ITER_END), a negative number is an error. accel_last_error() is the thread's message: one line
  * with the offending value and what was expected. After an error the outputs are untouched and there is nothing to
- * clean up. Never look at the message to find out whether something failed: success does not clear it. What every call
- * can answer is not repeated at each: INVALID_ARGUMENT for a NULL pointer, INVALID_HANDLE, OUT_OF_MEMORY, INTERNAL,
+ * clean up. Never look at the message to find out whether something failed: success does not clear it. Errors that every
+ * call can return are not repeated at each function: INVALID_ARGUMENT for a NULL pointer, INVALID_HANDLE, OUT_OF_MEMORY,
+ * INTERNAL,
  * UNSUPPORTED when another LibTorch is loaded than the one it was built for, INVALID_STATE in a process that was forked
  * off. Functions that return a value and not a status cannot fail on valid arguments; for an invalid handle they return
  * -1, 0 for a size, NULL for a pointer, and set the thread's error.

@@ -459,7 +459,7 @@ struct QuantizationOptions : accel_quantization_options_t {
   QuantizationOptions() : accel_quantization_options_t(ACCEL_QUANTIZATION_OPTIONS_INIT) {}
 };
 
-// How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are
+// How tokens are chosen, and when a sequence ends. The logits are first changed by the penalty, and where tokens are
 // drawn, by temperature, top_k, top_p and min_p, in this order.
 struct GenerateOptions : accel_generate_options_t {
   GenerateOptions() : accel_generate_options_t(ACCEL_GENERATE_OPTIONS_INIT) {}
@@ -523,7 +523,7 @@ struct LambOptions : accel_lamb_options_t {
   LambOptions() : accel_lamb_options_t(ACCEL_LAMB_OPTIONS_INIT) {}
 };
 
-// Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and defaults of
+// Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are stored; names and defaults of
 // torch.optim.
 struct AdafactorOptions : accel_adafactor_options_t {
   AdafactorOptions() : accel_adafactor_options_t(ACCEL_ADAFACTOR_OPTIONS_INIT) {}
@@ -758,7 +758,7 @@ struct DeviceMapOptions : accel_device_map_options_t {
   DeviceMapOptions() : accel_device_map_options_t(ACCEL_DEVICE_MAP_OPTIONS_INIT) {}
 };
 
-// How weights are loaded and kept.
+// How weights are loaded and stored.
 struct DispatchOptions : accel_dispatch_options_t {
   DispatchOptions() : accel_dispatch_options_t(ACCEL_DISPATCH_OPTIONS_INIT) {}
 };
@@ -1060,14 +1060,14 @@ class Tensor : public detail::Handle<accel_tensor_t, accel_tensor_retain, accel_
     return out != 0;
   }
 
-  // Whether gradients are kept.
+  // Whether gradients are saved in the tensor.
   bool requires_grad() const {
     std::int32_t out = 0;
     detail::check(accel_tensor_requires_grad(get(), &out));
     return out != 0;
   }
 
-  // Sets whether gradients are kept.
+  // Sets whether gradients are saved in the tensor.
   void set_requires_grad(bool requires_grad) { detail::check(accel_tensor_set_requires_grad(get(), requires_grad)); }
 
   // The gradient of a leaf.
@@ -1455,7 +1455,7 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
     return out;
   }
 
-  // Parameters and persistent buffers in the reference's naming; tied ones under each of their names.
+  // Parameters and persistent buffers in Accelerate's naming; tied ones under each of their names.
   Value state_dict() const {
     Value out;
     detail::check(accel_module_state_dict(get(), out.put()));
@@ -1530,7 +1530,7 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
     detail::check(accel_module_load_adapter(get(), name.c_str(), folder.c_str()));
   }
 
-  // Tells what adapters a model has.
+  // The adapters of a model.
   Value adapters() const {
     Value out;
     detail::check(accel_module_adapters(get(), out.put()));
@@ -1953,7 +1953,7 @@ class Sampler : public detail::Handle<accel_sampler_t, accel_sampler_retain, acc
   }
 
   // A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed + epoch), as
-  // the reference's SeedableRandomSampler.
+  // Accelerate's SeedableRandomSampler.
   static Sampler seedable_random(std::int64_t length, std::int64_t seed) {
     Sampler out;
     detail::check(accel_sampler_seedable_random(length, seed, out.put()));
@@ -2089,7 +2089,7 @@ class GenerationBatch : public detail::Handle<accel_generation_batch_t, accel_ge
   // come.
   void cancel(std::int64_t id) { detail::check(accel_generation_batch_cancel(get(), id)); }
 
-  // Tells how much a batch has to do.
+  // The work that a batch has.
   Value info() const {
     Value out;
     detail::check(accel_generation_batch_info(get(), out.put()));
@@ -2176,7 +2176,7 @@ class Tokenizer : public detail::Handle<accel_tokenizer_t, accel_tokenizer_retai
   }
 };
 
-// Items by number, or one after another.
+// Map-style or iterable.
 class Dataset : public detail::Handle<accel_dataset_t, accel_dataset_retain, accel_dataset_release> {
  public:
   using Handle::Handle;
@@ -3024,9 +3024,9 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
-  // Class scores of which this rank has some classes, such as those of a language model's head over a part of its
-  // vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its
-  // rows are the loss over all classes, with targets and class weights of all.
+  // Logits of which this rank has some classes, such as those of a language model's head over a part of its vocabulary:
+  // accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its rows are the
+  // loss over all classes, with targets and class weights of all.
   Tensor parallel_class_scores(const Tensor& scores, std::int64_t classes) {
     Tensor out;
     detail::check(accel_parallel_class_scores(get(), scores.get(), classes, out.put()));
@@ -3246,12 +3246,12 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     detail::check(accel_synchronize_rng_states(get(), rng_types.c_str(), generator.get()));
   }
 
-  // Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the
+  // Lets go of all prepared objects, of the memory that is cached for the next large CPU tensors, and of what the
   // device's allocator keeps.
   void free_memory() { detail::check(accel_free_memory(get())); }
 
-  // Returns memory that is kept for later tensors to the system and to other programs: memory of large CPU tensors, of
-  // large results of a gather or a reduce, and of the device.
+  // Returns memory that is cached for later tensors to the system and to other programs: memory of large CPU tensors,
+  // of large results of a gather or a reduce, and of the device.
   void empty_cache() { detail::check(accel_empty_cache(get())); }
 
   // Loads weights into a model and dispatches it.
@@ -3974,7 +3974,7 @@ inline Scope inference_mode() {
   return out;
 }
 
-// Mean cross entropy of class scores, with gradients.
+// Mean cross entropy of logits, with gradients.
 inline Tensor cross_entropy(const Tensor& logits, const Tensor& labels) {
   Tensor out;
   detail::check(accel_cross_entropy(logits.get(), labels.get(), out.put()));
@@ -4003,7 +4003,7 @@ inline Tensor huber_loss(const Tensor& input, const Tensor& target, double delta
   return out;
 }
 
-// Mean binary cross entropy of scores, with gradients: of independent yes-or-no questions.
+// Mean binary cross entropy of logits, with gradients: of independent yes-or-no questions.
 inline Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target) {
   Tensor out;
   detail::check(accel_binary_cross_entropy_with_logits(logits.get(), target.get(), out.put()));
@@ -4498,7 +4498,7 @@ inline void options_from_json(const std::string& type, const std::string& json, 
   detail::check(accel_options_from_json(type.c_str(), json.c_str(), options, size));
 }
 
-// Reads a configuration, of the reference as well: names of older versions are converted, what is not written has its
+// Reads a configuration of libaccel or Accelerate: names of older versions are converted, what is not written has its
 // default.
 inline Value config_load(const char* path = nullptr) {
   Value out;
@@ -4506,8 +4506,8 @@ inline Value config_load(const char* path = nullptr) {
   return out;
 }
 
-// Writes a configuration that accel_config_load() can read, in the form of the reference: what is NONE and empty
-// sections are left out.
+// Writes a configuration that accel_config_load() can read, in Accelerate's form: what is NONE and empty sections are
+// left out.
 inline void config_save(const Value& configuration, const std::string& path) {
   detail::check(accel_config_save(configuration.get(), path.c_str()));
 }

@@ -12,6 +12,7 @@ import json
 import pathlib
 import re
 import sys
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/migration.md"
@@ -38,7 +39,7 @@ def without_codes(text, names):
 
 
 def references():
-    """{the last part of a name of the reference: functions and structs of the header that have it after @accelerate}."""
+    """{the last part of a name of Accelerate: functions and structs of the header that have it after @accelerate}."""
     found = {}
     api = json.loads((ROOT / "api/accel.json").read_text())
     for declared in api["functions"] + api["structs"]:
@@ -54,6 +55,16 @@ def functions(name, references):
     return ([entry for entry in found if not entry.endswith("_t")] or found)[:4]
 
 
+def equal_features(names):
+    """How many features have no difference, with their names: a reader looks for a name on this page."""
+    if not names:
+        return ""
+    count = "1 feature is" if len(names) == 1 else f"{len(names)} features are"
+    lines = textwrap.wrap(f"{count} the same as in Accelerate ([tests](../tests/checks/reference_rows.txt)): {'; '.join(names)}.", 140,
+                          break_long_words=False, break_on_hyphens=False)
+    return "\n" + "\n".join(lines) + "\n"
+
+
 def page():
     rows = [line.split("\t")[:3] for line in (ROOT / "tests/checks/reference_rows.txt").read_text().splitlines() if not line.startswith("#")]
     names = {row: name for row, _, name in rows}
@@ -61,14 +72,17 @@ def page():
     known = references()
     parts = ["<!-- Written by tools/migration_page.py. -->\n" + (ROOT / "docs/site/migration.md.in").read_text()]
     for letter, topic in TOPICS.items():
-        lines = []
+        lines, same = [], []
         for row, state, name in rows:
             if not re.fullmatch(rf"{letter}\d+[a-z]?", row):
                 continue
             called = ", ".join(f"`{entry}`" if entry.endswith("_t") else f"`{entry}()`" for entry in functions(name, known))
-            text = without_codes(texts[row], names) if state == "differs" else "As in Accelerate."
-            lines.append(f"| {name} | {called} | {text} |\n")
-        parts.append(f"## {topic}\n\n| in Accelerate | in C | what differs |\n| --- | --- | --- |\n{''.join(lines)}")
+            if state == "differs":
+                lines.append(f"| {name} | {called} | {without_codes(texts[row], names)} |\n")
+            else:
+                same.append(f"{name} ({called})" if called else name)
+        table = f"\n| in Accelerate | in C | what differs |\n| --- | --- | --- |\n{''.join(lines)}" if lines else ""
+        parts.append(f"## {topic}\n{table}{equal_features(same)}")
     return "\n".join(parts)
 
 

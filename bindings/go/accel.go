@@ -3364,7 +3364,7 @@ type StateDictType int32
 // OffloadDevice: Where ZeRO keeps parameters or the states of optimizers.
 type OffloadDevice int32
 
-// Fp8Backend: Which library of the reference a recipe stands for, whose defaults it has. @accelerate FP8BackendType
+// Fp8Backend: The fp8 library of Accelerate whose defaults a recipe has. @accelerate FP8BackendType
 type Fp8Backend int32
 
 // Fp8Scaling: Where the scale of an operand comes from.
@@ -3607,7 +3607,7 @@ const ValueDtype int32 = 8
 
 const ValueDevice int32 = 9
 
-// ValueTuple: a list that other languages tell from one, Python for example
+// ValueTuple: a list that some languages, such as Python, distinguish from a list
 const ValueTuple int32 = 10
 
 const ValueBytes int32 = 11
@@ -3626,7 +3626,7 @@ const DistributedNo DistributedType = 0
 
 const DistributedMultiCPU DistributedType = 1
 
-// DistributedMultiGPU: CUDA, and accelerators for which the reference has no type
+// DistributedMultiGPU: CUDA, and accelerators for which Accelerate has no type
 const DistributedMultiGPU DistributedType = 2
 
 const DistributedMultiNpu DistributedType = 3
@@ -3657,7 +3657,7 @@ const SchedulerStepsPerBatch SchedulerSteps = 0
 // SchedulerStepsPerUpdate: one step, whatever the number of ranks: schedules count updates
 const SchedulerStepsPerUpdate SchedulerSteps = 1
 
-// CPUKernelsAuto: what a short measurement finds faster for shape and processor; it is made once for \ each processor and version of LibTorch, and kept in the user's cache folder
+// CPUKernelsAuto: what a short measurement finds faster for shape and processor; it is made once for \ each processor and version of LibTorch, and saved in the user's cache folder
 const CPUKernelsAuto CPUKernels = 0
 
 // CPUKernelsDefault: LibTorch's
@@ -3672,7 +3672,7 @@ const CPUMemoryAuto CPUMemory = 0
 // CPUMemoryDefault: LibTorch's allocator
 const CPUMemoryDefault CPUMemory = 1
 
-// CPUMemoryCached: freed memory is kept for the next tensors: no faults of fresh pages
+// CPUMemoryCached: freed memory is cached for the next tensors: no faults of fresh pages
 const CPUMemoryCached CPUMemory = 2
 
 // ReduceSum: also what Accelerate calls "none"
@@ -3716,13 +3716,13 @@ const SentencePoolingLast SentencePooling = 3
 // SentencePoolingMax: the largest of each feature
 const SentencePoolingMax SentencePooling = 4
 
-// RecomputeNothing: all activations are kept
+// RecomputeNothing: all activations are saved
 const RecomputeNothing Recompute = 0
 
 // RecomputeAll: the whole forward of a module
 const RecomputeAll Recompute = 1
 
-// RecomputeKeepMatmuls: the same without matmuls, convolutions and attention on the CPU, whose results are kept
+// RecomputeKeepMatmuls: the same without matmuls, convolutions and attention on the CPU, whose results are saved
 const RecomputeKeepMatmuls Recompute = 2
 
 // QuantizationKindInt8: int8 with a scale for each row
@@ -3772,7 +3772,7 @@ const LoraBiasLoraOnly LoraBias = 2
 // MuonAdjustOriginal: by sqrt(max(1, A / B))
 const MuonAdjustOriginal MuonAdjust = 0
 
-// MuonAdjustMatchRmsAdamw: by 0.2 sqrt(max(A, B)): rates that were found for AdamW can be kept
+// MuonAdjustMatchRmsAdamw: by 0.2 sqrt(max(A, B)): rates that were found for AdamW can be reused
 const MuonAdjustMatchRmsAdamw MuonAdjust = 1
 
 // UpdatePrecisionAsStored: states and result have the parameter's dtype, as in torch.optim
@@ -4279,7 +4279,7 @@ func (scheduler *Scheduler) Close() {
 	}
 }
 
-// Dataset: items by number, or one after another.
+// Dataset: map-style or iterable.
 type Dataset struct {
 	handle *C.accel_dataset_t
 	_      *byte
@@ -4921,7 +4921,7 @@ type StateOptions struct {
 	// 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0
 	Debug *bool
 
-	// 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps.
+	// 1: a short last window is divided by its own length; 0, as in Accelerate: by gradient_accumulation_steps.
 	// Default 0
 	TrueDivisor *bool
 
@@ -4936,13 +4936,13 @@ type StateOptions struct {
 	// process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
 	ProcessIndex *int32
 
-	// In [1, inf). Default: WORLD_SIZE and its like
+	// The number of ranks. In [1, inf). Default: WORLD_SIZE and its like
 	NumProcesses *int32
 
-	// In [0, inf). Default: LOCAL_RANK and its like
+	// The rank on this host. In [0, inf). Default: LOCAL_RANK and its like
 	LocalProcessIndex *int32
 
-	// In [1, inf). Default: LOCAL_WORLD_SIZE and its like
+	// The number of ranks on this host. In [1, inf). Default: LOCAL_WORLD_SIZE and its like
 	LocalNumProcesses *int32
 
 	// The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default "127.0.0.1"
@@ -5011,7 +5011,7 @@ type StateOptions struct {
 	DevicePlugins string
 
 	// 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels
-	// DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable
+	// DEFAULT, cpu_memory CACHED with at most 64 MiB, and no files are written but those that calls name. Variable
 	// ACCEL_EMBEDDED. Default 0
 	Embedded *bool
 
@@ -5265,7 +5265,7 @@ func (options *PackageOptions) c(given *arguments) *C.accel_package_options_t {
 
 // SentenceEmbeddingOptions: Embeddings of sentences (Reimers and Gurevych, "Sentence-BERT", 2019).
 type SentenceEmbeddingOptions struct {
-	// Default MEAN
+	// How token embeddings become one. Default MEAN
 	Pooling *SentencePooling
 
 	// 1: vectors have the length 1. Default 1
@@ -5290,13 +5290,13 @@ func (options *SentenceEmbeddingOptions) c(given *arguments) *C.accel_sentence_e
 // ActivationCheckpointingOptions: Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory
 // Cost", 2016).
 type ActivationCheckpointingOptions struct {
-	// Default ALL
+	// The activations that are computed again. Default ALL
 	Recompute *Recompute
 
 	// 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1
 	PreserveRNGState *bool
 
-	// 1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0
+	// 1: the inputs of a module on an accelerator are saved in the memory of the host. Default 0
 	Offload *bool
 
 	// 1: shapes, dtypes and devices are compared with the first forward. Default 1
@@ -5412,7 +5412,7 @@ func (options *QuantizationOptions) c(given *arguments) *C.accel_quantization_op
 	return made
 }
 
-// GenerateOptions: How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and
+// GenerateOptions: How tokens are chosen, and when a sequence ends. The logits are first changed by the penalty, and
 // where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.
 type GenerateOptions struct {
 	// The most tokens that a sequence gets. In [1, inf). Default 20
@@ -5421,7 +5421,7 @@ type GenerateOptions struct {
 	// 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0
 	Sample *bool
 
-	// Scores are divided by it. In (0, inf). Default 1
+	// Logits are divided by it. In (0, inf). Default 1
 	Temperature *float64
 
 	// Only so many most likely tokens; 0: all. In [0, inf). Default 0
@@ -5435,7 +5435,7 @@ type GenerateOptions struct {
 	// 2024). In [0, 1]. Default 0
 	MinP *float64
 
-	// Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL",
+	// Logits of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL",
 	// 2019). In (0, inf). Default 1
 	RepetitionPenalty *float64
 
@@ -5537,8 +5537,8 @@ type GenerationBatchOptions struct {
 	// The most sequences that get tokens in one step; others wait. In [1, 65536]. Default 16
 	MaxSequences *int64
 
-	// The most tokens whose keys and values are kept, of all sequences together; 0: as many as the sequences need.
-	// A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0
+	// The most tokens whose keys and values are cached, of all sequences together; 0: as many as the sequences
+	// need. A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0
 	MaxCachedTokens *int64
 
 	// The most tokens of prompts that one step computes: long prompts are computed in several steps, so that the
@@ -5660,25 +5660,25 @@ func (options *LoraOptions) c(given *arguments) *C.accel_lora_options_t {
 
 // AdamOptions: Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.
 type AdamOptions struct {
-	// In [0, inf). Default 1e-3
+	// The learning rate. In [0, inf). Default 1e-3
 	LR *float64
 
-	// In [0, 1). Default 0.9
+	// The decay of the mean of gradients. In [0, 1). Default 0.9
 	Beta1 *float64
 
-	// In [0, 1). Default 0.999
+	// The decay of the mean of squared gradients. In [0, 1). Default 0.999
 	Beta2 *float64
 
-	// In [0, inf). Default 1e-8
+	// Added to the denominator. In [0, inf). Default 1e-8
 	Eps *float64
 
-	// In [0, inf). Default: 0 for Adam, 0.01 for AdamW
+	// The weight decay. In [0, inf). Default: 0 for Adam, 0.01 for AdamW
 	WeightDecay *float64
 
-	// Default 0
+	// 1: divides by the largest mean of squared gradients so far. Default 0
 	Amsgrad *bool
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -5714,22 +5714,22 @@ func (options *AdamOptions) c(given *arguments) *C.accel_adam_options_t {
 
 // SGDOptions: Stochastic gradient descent with momentum (Sutskever et al., 2013); names and defaults of torch.optim.
 type SGDOptions struct {
-	// In [0, inf). Default 1e-3
+	// The learning rate. In [0, inf). Default 1e-3
 	LR *float64
 
-	// In [0, inf). Default 0
+	// The momentum. In [0, inf). Default 0
 	Momentum *float64
 
-	// In [0, inf). Default 0
+	// The dampening of the momentum. In [0, inf). Default 0
 	Dampening *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
-	// Default 0
+	// 1: Nesterov momentum. Default 0
 	Nesterov *bool
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -5762,22 +5762,22 @@ func (options *SGDOptions) c(given *arguments) *C.accel_sgd_options_t {
 
 // AdagradOptions: Adagrad (Duchi, Hazan, Singer, 2011); names and defaults of torch.optim.
 type AdagradOptions struct {
-	// In [0, inf). Default 1e-2
+	// The learning rate. In [0, inf). Default 1e-2
 	LR *float64
 
-	// In [0, inf). Default 0
+	// The decay of the learning rate over the steps. In [0, inf). Default 0
 	LRDecay *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
-	// In [0, inf). Default 0
+	// The initial sum of squared gradients. In [0, inf). Default 0
 	InitialAccumulatorValue *float64
 
-	// In [0, inf). Default 1e-10
+	// Added to the denominator. In [0, inf). Default 1e-10
 	Eps *float64
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -5810,25 +5810,25 @@ func (options *AdagradOptions) c(given *arguments) *C.accel_adagrad_options_t {
 
 // RmspropOptions: RMSprop (Hinton, 2012; centred: Graves, 2013); names and defaults of torch.optim.
 type RmspropOptions struct {
-	// In [0, inf). Default 1e-2
+	// The learning rate. In [0, inf). Default 1e-2
 	LR *float64
 
-	// In [0, inf). Default 0.99
+	// The decay of the mean of squared gradients. In [0, inf). Default 0.99
 	Alpha *float64
 
-	// In [0, inf). Default 1e-8
+	// Added to the denominator. In [0, inf). Default 1e-8
 	Eps *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
-	// In [0, inf). Default 0
+	// The momentum. In [0, inf). Default 0
 	Momentum *float64
 
-	// Default 0
+	// 1: subtracts the squared mean of gradients. Default 0
 	Centered *bool
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -5864,22 +5864,22 @@ func (options *RmspropOptions) c(given *arguments) *C.accel_rmsprop_options_t {
 
 // AdamaxOptions: Adamax (Kingma, Ba, 2015); names and defaults of torch.optim.
 type AdamaxOptions struct {
-	// In [0, inf). Default 2e-3
+	// The learning rate. In [0, inf). Default 2e-3
 	LR *float64
 
-	// In [0, 1). Default 0.9
+	// The decay of the mean of gradients. In [0, 1). Default 0.9
 	Beta1 *float64
 
-	// In [0, 1). Default 0.999
+	// The decay of the largest gradient. In [0, 1). Default 0.999
 	Beta2 *float64
 
-	// In [0, inf). Default 1e-8
+	// Added to the denominator. In [0, inf). Default 1e-8
 	Eps *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -5912,28 +5912,28 @@ func (options *AdamaxOptions) c(given *arguments) *C.accel_adamax_options_t {
 
 // NadamOptions: NAdam (Dozat, 2016); names and defaults of torch.optim.
 type NadamOptions struct {
-	// In [0, inf). Default 2e-3
+	// The learning rate. In [0, inf). Default 2e-3
 	LR *float64
 
-	// In [0, 1). Default 0.9
+	// The decay of the mean of gradients. In [0, 1). Default 0.9
 	Beta1 *float64
 
-	// In [0, 1). Default 0.999
+	// The decay of the mean of squared gradients. In [0, 1). Default 0.999
 	Beta2 *float64
 
-	// In [0, inf). Default 1e-8
+	// Added to the denominator. In [0, inf). Default 1e-8
 	Eps *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
-	// In [0, inf). Default 4e-3
+	// The decay of the momentum over the steps. In [0, inf). Default 4e-3
 	MomentumDecay *float64
 
 	// 1: as in AdamW. Default 0
 	DecoupledWeightDecay *bool
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -5972,25 +5972,25 @@ func (options *NadamOptions) c(given *arguments) *C.accel_nadam_options_t {
 
 // RadamOptions: RAdam (Liu et al., 2020); names and defaults of torch.optim.
 type RadamOptions struct {
-	// In [0, inf). Default 1e-3
+	// The learning rate. In [0, inf). Default 1e-3
 	LR *float64
 
-	// In [0, 1). Default 0.9
+	// The decay of the mean of gradients. In [0, 1). Default 0.9
 	Beta1 *float64
 
-	// In [0, 1). Default 0.999
+	// The decay of the mean of squared gradients. In [0, 1). Default 0.999
 	Beta2 *float64
 
-	// In [0, inf). Default 1e-8
+	// Added to the denominator. In [0, inf). Default 1e-8
 	Eps *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
 	// 1: as in AdamW. Default 0
 	DecoupledWeightDecay *bool
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -6026,19 +6026,19 @@ func (options *RadamOptions) c(given *arguments) *C.accel_radam_options_t {
 
 // LionOptions: Lion (Chen et al., 2023): the sign of an interpolated momentum, with decoupled weight decay.
 type LionOptions struct {
-	// In [0, inf). Default 1e-4
+	// The learning rate. In [0, inf). Default 1e-4
 	LR *float64
 
-	// In [0, 1). Default 0.9
+	// The share of the momentum in an update. In [0, 1). Default 0.9
 	Beta1 *float64
 
-	// In [0, 1). Default 0.99
+	// The decay of the momentum. In [0, 1). Default 0.99
 	Beta2 *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -6069,22 +6069,22 @@ func (options *LionOptions) c(given *arguments) *C.accel_lion_options_t {
 // LambOptions: LAMB (You et al., 2020): the step of AdamW, scaled for each parameter by the ratio of the norms of
 // parameter and step.
 type LambOptions struct {
-	// In [0, inf). Default 1e-3
+	// The learning rate. In [0, inf). Default 1e-3
 	LR *float64
 
-	// In [0, 1). Default 0.9
+	// The decay of the mean of gradients. In [0, 1). Default 0.9
 	Beta1 *float64
 
-	// In [0, 1). Default 0.999
+	// The decay of the mean of squared gradients. In [0, 1). Default 0.999
 	Beta2 *float64
 
-	// In [0, inf). Default 1e-6
+	// Added to the denominator. In [0, inf). Default 1e-6
 	Eps *float64
 
-	// In [0, inf). Default 0.01
+	// The weight decay. In [0, inf). Default 0.01
 	WeightDecay *float64
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -6115,28 +6115,28 @@ func (options *LambOptions) c(given *arguments) *C.accel_lamb_options_t {
 	return made
 }
 
-// AdafactorOptions: Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and
-// defaults of torch.optim.
+// AdafactorOptions: Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are stored; names
+// and defaults of torch.optim.
 type AdafactorOptions struct {
-	// In [0, inf). Default 1e-2
+	// The learning rate. In [0, inf). Default 1e-2
 	LR *float64
 
 	// In (-inf, 0]. Default -0.8
 	Beta2Decay *float64
 
-	// In [0, inf). Default: the epsilon of the dtype
+	// Added to squared gradients. In [0, inf). Default: the epsilon of the dtype
 	Eps1 *float64
 
-	// In [0, inf). Default 1e-3
+	// The least root mean square of a parameter, which scales its rate. In [0, inf). Default 1e-3
 	Eps2 *float64
 
 	// Clips the root mean square of a step. In [1, inf). Default 1
 	D *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -6173,13 +6173,13 @@ func (options *AdafactorOptions) c(given *arguments) *C.accel_adafactor_options_
 // MuonOptions: Muon (Jordan et al., 2024): the momentum of a matrix is made orthogonal by Newton-Schulz steps in
 // bfloat16; names and defaults of torch.optim.
 type MuonOptions struct {
-	// In [0, inf). Default 1e-3
+	// The learning rate. In [0, inf). Default 1e-3
 	LR *float64
 
-	// In [0, inf). Default 0.1
+	// The weight decay. In [0, inf). Default 0.1
 	WeightDecay *float64
 
-	// In [0, inf). Default 0.95
+	// The momentum. In [0, inf). Default 0.95
 	Momentum *float64
 
 	// Coefficients of the polynomial, also the next two. In (-inf, inf). Default 3.4445
@@ -6191,16 +6191,16 @@ type MuonOptions struct {
 	// In (-inf, inf). Default 2.0315
 	NsC *float64
 
-	// In [0, inf). Default 1e-7
+	// Added to the norm of a matrix before it is made orthogonal. In [0, inf). Default 1e-7
 	Eps *float64
 
-	// Default 1
+	// 1: Nesterov momentum. Default 1
 	Nesterov *bool
 
-	// In [1, 99]. Default 5
+	// The steps of the Newton-Schulz iteration. In [1, 99]. Default 5
 	NsSteps *int32
 
-	// Default ORIGINAL
+	// The scale of the learning rate by the shape of a matrix. Default ORIGINAL
 	AdjustLR *MuonAdjust
 }
 
@@ -6245,7 +6245,7 @@ func (options *MuonOptions) c(given *arguments) *C.accel_muon_options_t {
 
 // LomoOptions: LOMO (Lv et al., 2023): parameters are updated during backward, and no gradient outlives its update.
 type LomoOptions struct {
-	// In [0, inf). Default 1e-3
+	// The learning rate. In [0, inf). Default 1e-3
 	LR *float64
 
 	// The most that the norm of all gradients may be; costs a second backward. In [0, inf). Default: none
@@ -6276,10 +6276,10 @@ func (options *LomoOptions) c(given *arguments) *C.accel_lomo_options_t {
 // AdalomoOptions: AdaLomo (Lv et al., 2023): LOMO with the factored second moment of Adafactor, and each update's
 // size in proportion to the size of its parameter.
 type AdalomoOptions struct {
-	// In [0, inf). Default 1e-3
+	// The learning rate. In [0, inf). Default 1e-3
 	LR *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
 	// 1 - step^decay_rate of the second moment stays. In (-inf, 0]. Default -0.8
@@ -6337,13 +6337,13 @@ func (options *AdalomoOptions) c(given *arguments) *C.accel_adalomo_options_t {
 // ScheduleFreeSGDOptions: Schedule-free SGD (Defazio et al., 2024): an average of the iterates takes the place of a
 // learning rate schedule, see accel_optimizer_train().
 type ScheduleFreeSGDOptions struct {
-	// In [0, inf). Default 1
+	// The learning rate. In [0, inf). Default 1
 	LR *float64
 
 	// The average's share in the point at which gradients are taken. In [0, 1). Default 0.9
 	Momentum *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
 	// Updates in which the learning rate grows from 0. In [0, inf). Default 0
@@ -6355,7 +6355,7 @@ type ScheduleFreeSGDOptions struct {
 	// And with the largest learning rate so far to this power. In [0, inf). Default 2
 	WeightLRPower *float64
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -6391,7 +6391,7 @@ func (options *ScheduleFreeSGDOptions) c(given *arguments) *C.accel_schedule_fre
 
 // ScheduleFreeAdamwOptions: Schedule-free AdamW, as above.
 type ScheduleFreeAdamwOptions struct {
-	// In [0, inf). Default 2.5e-3
+	// The learning rate. In [0, inf). Default 2.5e-3
 	LR *float64
 
 	// The average's share in the point at which gradients are taken. In [0, 1). Default 0.9
@@ -6400,10 +6400,10 @@ type ScheduleFreeAdamwOptions struct {
 	// The decay of the second moment. In [0, 1). Default 0.999
 	Beta2 *float64
 
-	// In [0, inf). Default 1e-8
+	// Added to the denominator. In [0, inf). Default 1e-8
 	Eps *float64
 
-	// In [0, inf). Default 0
+	// The weight decay. In [0, inf). Default 0
 	WeightDecay *float64
 
 	// Updates in which the learning rate grows from 0. In [0, inf). Default 0
@@ -6415,7 +6415,7 @@ type ScheduleFreeAdamwOptions struct {
 	// And with the largest learning rate so far to this power. In [0, inf). Default 2
 	WeightLRPower *float64
 
-	// Default 0
+	// 1: maximizes the objective. Default 0
 	Maximize *bool
 }
 
@@ -6472,7 +6472,7 @@ type OneCycleOptions struct {
 	// First rate / last rate. In (0, inf). Default 1e4
 	FinalDivFactor *float64
 
-	// Default COS
+	// The shape of the decay. Default COS
 	AnnealStrategy *AnnealStrategy
 
 	// 1: momentum, or beta1, goes against the rate. Default 1
@@ -6532,7 +6532,7 @@ type CyclicOptions struct {
 	// At base_lr. In [0, 1). Default 0.9
 	MaxMomentum *float64
 
-	// Default TRIANGULAR
+	// The form of the cycle. Default TRIANGULAR
 	Mode *CycleMode
 
 	// 1: momentum, or beta1, goes against the rate. Default 1
@@ -6583,16 +6583,16 @@ type PlateauOptions struct {
 	// By how much a metric must be better. In [0, inf). Default 1e-4
 	Threshold *float64
 
-	// In [0, inf). Default 0
+	// The least learning rate. In [0, inf). Default 0
 	MinLR *float64
 
 	// Smaller reductions are left out. In [0, inf). Default 1e-8
 	Eps *float64
 
-	// Default MIN
+	// Whether a lower or a higher metric is better. Default MIN
 	Mode *MetricMode
 
-	// Default REL
+	// Whether the threshold is relative or absolute. Default REL
 	ThresholdMode *ThresholdMode
 }
 
@@ -6631,7 +6631,7 @@ func (options *PlateauOptions) c(given *arguments) *C.accel_plateau_options_t {
 
 // PackingOptions: How documents are packed. One of end_of_document and document_offsets is given.
 type PackingOptions struct {
-	// In [1, inf). Required
+	// The length of a sequence. In [1, inf). Required
 	SequenceLength int64
 
 	// The token that ends each document, and belongs to it. In (-inf, inf). Default: none
@@ -6640,7 +6640,7 @@ type PackingOptions struct {
 	// Int64 [documents + 1]: where each begins, and the end of the last. Default: none
 	DocumentOffsets *Tensor
 
-	// Default CONCATENATE
+	// How documents become sequences. Default CONCATENATE
 	Packing *Packing
 
 	// Behind the last document of a sequence. In (-inf, inf). Default 0
@@ -7005,10 +7005,10 @@ type TensorParallelOptions struct {
 	// Default 0
 	SequenceParallel *bool
 
-	// 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the class
-	// scores of this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of
-	// them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the
-	// scores are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0
+	// 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the logits of
+	// this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of them are
+	// the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the logits are
+	// gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0
 	LossParallel *bool
 
 	// 1: under sequence_parallel the backward gathers the input of a layer with split outputs again, so that
@@ -7059,12 +7059,12 @@ func (options *TensorParallelOptions) c(given *arguments) *C.accel_tensor_parall
 // tensors have positions, and attention in it is of the whole sequence. Models of one state have the same options;
 // what one leaves unset is as in another.
 type ContextParallelOptions struct {
-	// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; the
-	// reference's words are "allgather" and "alltoall", which is RING. Variable
+	// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise;
+	// Accelerate's words are "allgather" and "alltoall", which is RING. Variable
 	// PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER
 	Method *ContextMethod
 
-	// Default AUTO
+	// How positions are shared out among the ranks. Default AUTO
 	LoadBalance *LoadBalance
 
 	// The positions of each sequence; 0: any number. In [0, inf). Default 0
@@ -7141,7 +7141,7 @@ func (options *ExpertParallelOptions) c(given *arguments) *C.accel_expert_parall
 // process. Where the axis has one rank, the model is one stage, and only micro_batches counts.
 type PipelineOptions struct {
 	// The order of the work: "gpipe", all forwards, then all backwards; "1f1b", a backward as soon as it can be,
-	// so that fewer activations are kept (Narayanan et al., "PipeDream", 2019); "interleaved", 1f1b with several
+	// so that fewer activations are stored (Narayanan et al., "PipeDream", 2019); "interleaved", 1f1b with several
 	// stages a rank, which shortens the time that ranks wait; "zero_bubble" and "zero_bubble_v", which compute
 	// gradients of weights in that time (Qi et al., 2023); "auto", the fastest of these by the costs of the
 	// stages. Default "1f1b"
@@ -7165,7 +7165,7 @@ type PipelineOptions struct {
 	// 1: in evaluation all ranks along the axis get the output, instead of the one with the last stage. Default 0
 	GatherOutput *bool
 
-	// 1: a warning tells of a stage that costs more than 1.3 times the mean. Default 1
+	// 1: a warning names a stage that costs more than 1.3 times the mean. Default 1
 	CheckBalance *bool
 
 	// The dtype in which floating values of larger ones, and their gradients, pass between ranks: "bfloat16",
@@ -7289,7 +7289,7 @@ type DDPOptions struct {
 	// 1: parameters may be without a gradient. Default 0
 	FindUnusedParameters *bool
 
-	// 1: gradients live in the buckets, without a copy; the reference copies unless told otherwise. Default 1
+	// 1: gradients live in the buckets, without a copy; Accelerate copies by default. Default 1
 	GradientAsBucketView *bool
 
 	// 1: the same parameters are used in every step. Default 0
@@ -7298,10 +7298,10 @@ type DDPOptions struct {
 	// Size of a bucket in MiB. In (0, inf). Default 25
 	BucketCapMb *float64
 
-	// Kept for the reference's sake; no effect. Default 0
+	// Exists because Accelerate has it; no effect. Default 0
 	CheckReduction *bool
 
-	// Default NO
+	// The hook that compresses gradients. Default NO
 	CommHook *DDPCommHook
 
 	// FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO
@@ -7364,7 +7364,7 @@ type FsdpOptions struct {
 	// FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy
 	ReshardAfterForward *bool
 
-	// Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE
+	// When parameters are gathered in backward. Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE
 	BackwardPrefetch *BackwardPrefetch
 
 	// 1: the next group is gathered during the forward of the current one. Variable FSDP_FORWARD_PREFETCH. Default
@@ -7374,10 +7374,10 @@ type FsdpOptions struct {
 	// 1: at most two groups are gathered at a time. Default 1
 	LimitAllGathers *bool
 
-	// Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP
+	// Which modules are sharded as one. Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP
 	AutoWrapPolicy *AutoWrapPolicy
 
-	// Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT
+	// The form of the model in checkpoints. Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT
 	StateDictType *StateDictType
 
 	// Names of classes with commas between them. Variable FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none
@@ -7434,8 +7434,8 @@ type FsdpOptions struct {
 	// and gradients. Default: none
 	OffloadFolder string
 
-	// Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number,
-	// instead of by all of them; 0: by all. In [0, inf). Default 0
+	// Between forward and backward parameters are sharded over groups of this many ranks, a divisor of their
+	// number, instead of by all of them; 0: by all. In [0, inf). Default 0
 	ReshardGroupSize *int64
 
 	// Names of classes with commas between them: with SIZE_BASED_WRAP each of their modules is one group with all
@@ -7534,26 +7534,28 @@ type DeepspeedOptions struct {
 	// Default: none
 	HfDsConfig string
 
-	// In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2
+	// The stage of ZeRO. In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2
 	ZeroStage *int64
 
-	// In [1, inf). Default: the number of the state
+	// Micro-batches for each step of the optimizer. In [1, inf). Default: the number of the state
 	GradientAccumulationSteps *int64
 
 	// The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In
 	// [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1
 	GradientClipping *float64
 
-	// Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE
+	// The place of optimizer states. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE
 	OffloadOptimizerDevice *OffloadDevice
 
-	// Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE
+	// The place of parameters. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE
 	OffloadParamDevice *OffloadDevice
 
-	// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none
+	// The folder on an NVMe disk to offload to. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH.
+	// Default: none
 	OffloadOptimizerNvmePath string
 
-	// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none
+	// The folder on an NVMe disk to offload to. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default:
+	// none
 	OffloadParamNvmePath string
 
 	// For stage 3, 1: only rank 0 needs weights; models of the others may be without memory
@@ -7769,8 +7771,8 @@ type EstimateMemoryOptions struct {
 	// Micro-batches for each step of the optimizer. In [1, inf). Default 1
 	GradientAccumulationSteps *int64
 
-	// The bytes that the forward of a micro-batch keeps for its backward on one rank, beside those that batch_size
-	// tells. In [0, inf). Default 0
+	// The bytes that the forward of a micro-batch keeps for its backward on one rank, beside the bytes that follow
+	// from batch_size. In [0, inf). Default 0
 	ActivationBytes *int64
 
 	// The options with which the model will be prepared. Default: theirs
@@ -7907,16 +7909,16 @@ func (options *DataloaderConfig) c(given *arguments) *C.accel_dataloader_config_
 
 // PrepareItem: One object for accel_prepare(): exactly one of the handles is set.
 type PrepareItem struct {
-	// Default: none
+	// A module to prepare. Default: none
 	Module *Module
 
-	// Default: none
+	// An optimizer to prepare. Default: none
 	Optimizer *Optimizer
 
-	// Default: none
+	// A loader to prepare. Default: none
 	Loader *Dataloader
 
-	// Default: none
+	// A scheduler to prepare. Default: none
 	Scheduler *Scheduler
 
 	// Applies to a loader, or to a model whose options leave it open. 1: on the device; 0: as it is. Default: as
@@ -7948,13 +7950,13 @@ func (options *PrepareItem) c(given *arguments) *C.accel_prepare_item_t {
 // Formats for Deep Learning", 2022). Layers whose sizes are no multiples of 16 are left out. Everything else is as
 // under BF16.
 type Fp8Options struct {
-	// Variable ACCELERATE_FP8_BACKEND. Default AO
+	// The library whose defaults the recipe has. Variable ACCELERATE_FP8_BACKEND. Default AO
 	Backend *Fp8Backend
 
-	// Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling
+	// How scales are chosen. Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling
 	Scaling *Fp8Scaling
 
-	// Variable ACCELERATE_FP8_FORMAT. Default HYBRID
+	// The formats of forward and backward. Variable ACCELERATE_FP8_FORMAT. Default HYBRID
 	Format *Fp8Format
 
 	// Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default MOST_RECENT
@@ -7999,7 +8001,7 @@ type Fp8Options struct {
 	// Regular expression of the whole names of modules that are left out. Default: none
 	SkipNames string
 
-	// 1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; 0: as
+	// 1: what norms, GELU, SiLU, gates, dropout and attention save for the backward is saved in 8 bits, too; 0: as
 	// it is. Default 1
 	CompressActivations *bool
 }
@@ -8072,10 +8074,10 @@ type LocalSGDOptions struct {
 	// Default: the mean itself is taken
 	OuterLR *float64
 
-	// In [0, inf). Default: 0.9 with outer_lr
+	// The momentum of the outer optimizer. In [0, inf). Default: 0.9 with outer_lr
 	OuterMomentum *float64
 
-	// Default: 1 with outer_lr
+	// 1: Nesterov momentum in the outer optimizer. Default: 1 with outer_lr
 	OuterNesterov *bool
 
 	// 0: gradients are exchanged in each step. Default 1
@@ -8115,7 +8117,7 @@ type CaptureOptions struct {
 	// Ordinary steps before the first recording: they make the states of optimizers. In [1, inf). Default 3
 	WarmupSteps *int64
 
-	// The most recordings that are kept, one for each combination of shapes, dtypes and numbers of the inputs;
+	// The most recordings that are cached, one for each combination of shapes, dtypes and numbers of the inputs;
 	// each keeps the memory of a step. In [1, inf). Default 1
 	MaxCaptures *int64
 
@@ -8298,7 +8300,7 @@ func (options *DeviceMapOptions) c(given *arguments) *C.accel_device_map_options
 	return made
 }
 
-// DispatchOptions: How weights are loaded and kept.
+// DispatchOptions: How weights are loaded and stored.
 type DispatchOptions struct {
 	// The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
 	Dtype *Dtype
@@ -8499,8 +8501,8 @@ type ProjectOptions struct {
 	// The folder of the project's logs. Default: as project_dir
 	LoggingDir string
 
-	// Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In
-	// [1, inf). Default: all are kept
+	// Most checkpoints of automatic naming that are retained; the oldest are removed when a new one is complete.
+	// In [1, inf). Default: all are retained
 	TotalLimit *int64
 
 	// The number of the next checkpoint. In [0, inf). Default 0
@@ -9010,7 +9012,7 @@ type LaunchOptions struct {
 	TimeoutMs *int64
 
 	// A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the
-	// output of this process, and of the others the last lines are kept for the message of a failure
+	// output of this process, and of the others the last lines are saved for the message of a failure
 	LogDir string
 
 	// The text before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and
@@ -9227,8 +9229,8 @@ func goGenerated(tokens *C.accel_tensor_t, outGoesOn *C.accel_value_t, userData 
 //   - states: A map from each state's name to a tensor like the parameter, of zeros before its first update. Borrowed
 //     for the call.
 //   - step: Updates of this parameter, this one included.
-//   - lr: Of its group.
-//   - weightDecay: Of its group.
+//   - lr: The learning rate of its group.
+//   - weightDecay: The learning rate of its group.
 //
 // Returns: ACCEL_OK; an error ends the step: parameters before this one are updated, those behind it are not.
 type UpdateFunc func(parameter *Tensor, gradient *Tensor, states any, step int64, lr float64, weightDecay float64) error
@@ -9254,7 +9256,7 @@ func goOptimizerStep(userData C.uintptr_t) C.accel_status_t {
 
 // OptimizerZeroGradFunc: Clears the gradients of an optimizer of the application.
 //
-//   - setToNone: As in accel_optimizer_zero_grad().
+//   - setToNone: Same as accel_optimizer_zero_grad().
 //
 // Returns: ACCEL_OK or an error.
 type OptimizerZeroGradFunc func(setToNone int32) error
@@ -9326,7 +9328,7 @@ func goLRGroupLambda(step C.int64_t, group C.int64_t, userData C.uintptr_t) (res
 // SchedulerStepFunc: One step of a scheduler of the application. Steps behind the end of a schedule that has one are
 // to be ignored.
 //
-//   - metric: What was measured; ACCEL_UNSET_DOUBLE for a step without.
+//   - metric: The metric that was measured; ACCEL_UNSET_DOUBLE for a step without.
 //
 // Returns: ACCEL_OK or an error.
 type SchedulerStepFunc func(metric float64) error
@@ -9405,7 +9407,7 @@ func goDatasetItems(indices *C.int64_t, nIndices C.size_t, outItems *C.accel_val
 	}))
 }
 
-// DatasetEpochFunc: Hears that a loader begins an epoch, before it asks for the length and for items of it.
+// DatasetEpochFunc: Called when a loader begins an epoch, before it asks for the length and for items of it.
 //
 //   - epoch: From 0.
 //
@@ -9444,7 +9446,7 @@ func goStreamBegin(epoch C.int64_t, shard C.int64_t, numReaders C.int64_t, userD
 
 // StreamNextFunc: Makes the next item.
 //
-//   - reader: As accel_stream_begin_fn chose it.
+//   - reader: The reader that accel_stream_begin_fn chose.
 //
 // Returns: ACCEL_OK; ACCEL_ITER_END when there are no more; or an error, which is returned unchanged.
 type StreamNextFunc func(reader int64) (any, error)
@@ -9462,7 +9464,7 @@ func goStreamNext(reader C.int64_t, outItem *C.accel_value_t, userData C.uintptr
 
 // StreamSkipFunc: Leaves out items, which resuming needs.
 //
-//   - reader: As accel_stream_begin_fn chose it.
+//   - reader: The reader that accel_stream_begin_fn chose.
 //   - count_: How many.
 //
 // Returns: How many were left out, fewer than `count` only at the end; or a negative status.
@@ -9482,7 +9484,7 @@ func goStreamSkip(reader C.int64_t, count_ C.int64_t, userData C.uintptr_t) (res
 
 // StreamEndFunc: Ends to read: the number may be used again.
 //
-//   - reader: As accel_stream_begin_fn chose it.
+//   - reader: The reader that accel_stream_begin_fn chose.
 type StreamEndFunc func(reader int64)
 
 //export goStreamEnd
@@ -9567,7 +9569,7 @@ func goSlice(rows *C.accel_value_t, begin C.int64_t, end C.int64_t, processIndex
 
 // PipelineLossFunc: Computes the loss of a micro-batch from the output of the last stage.
 //
-//   - returned: What the last stage returned.
+//   - returned: The output of the last stage.
 //   - targets: The rows of the targets that belong to it; NONE without targets.
 //
 // Returns: ACCEL_OK; an error ends the step on all ranks.
@@ -9653,7 +9655,7 @@ func goBatchSize(batchSize C.int64_t, userData C.uintptr_t) C.accel_status_t {
 	}))
 }
 
-// ReduceBatchSizeFunc: Hears of each size that did not fit, and chooses the next one.
+// ReduceBatchSizeFunc: Called for each size that did not fit; chooses the next one.
 //
 //   - batchSize: The size that did not fit; with several ranks the smallest of theirs.
 //   - nextBatchSize: The default of the next size: 0.9 of it.
@@ -9700,7 +9702,7 @@ func goCheckpointHook(models *C.accel_value_t, folder *C.char, outModels *C.acce
 // TrackerFunc: A tracker of the program.
 //
 //   - event: ACCEL_TRACKER_*. Events that it does not know it ignores: others may come.
-//   - content: What the event says.
+//   - content: The content of the event.
 //   - step: ACCEL_NO_STEP: none.
 //
 // Returns: ACCEL_OK or an error.
@@ -9857,7 +9859,7 @@ func IsAvailable(feature string) bool {
 // UnavailableReason is accel_unavailable_reason. Why a part is not there, or a type of devices cannot be used: "this
 // LibTorch was built without XPU", "the plugin of npu is not loaded: ...".
 //
-//   - feature: As for accel_is_available().
+//   - feature: Same as accel_is_available().
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones.
 func UnavailableReason(feature string) (out string, err error) {
@@ -10030,7 +10032,7 @@ func RecentErrors(after int64) (out any, err error) {
 //
 //   - value: Any.
 //   - errorOnOtherType: 1: a leaf that is not a tensor is a TYPE_MISMATCH.
-//   - function: What is applied.
+//   - function: The function that is applied.
 //
 // Returns: ACCEL_OK, or the error of the function.
 func RecursivelyApply(value any, errorOnOtherType bool, function TensorFunc) (out any, err error) {
@@ -10098,8 +10100,8 @@ func Concatenate(items any, dim int64) (out any, err error) {
 // SliceTensors is accel_slice_tensors. Rows [begin, end) of each tensor.
 //
 //   - value: Any.
-//   - begin: As in Python: negative numbers count from the end, too large ones are cut.
-//   - end: As in Python: negative numbers count from the end, too large ones are cut.
+//   - begin: Same as in Python: negative numbers count from the end, too large ones are cut.
+//   - end: Same as in Python: negative numbers count from the end, too large ones are cut.
 //
 // Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that does not fit; TORCH.
 func SliceTensors(value any, begin int64, end int64) (out any, err error) {
@@ -10120,7 +10122,7 @@ func SliceTensors(value any, begin int64, end int64) (out any, err error) {
 }
 
 // PadInputTensors is accel_pad_input_tensors. Zeros behind each tensor, so that processes can share it equally: up to
-// the next multiple of their number. (The reference adds another number of rows for many sizes.)
+// the next multiple of their number. (Accelerate adds another number of rows for many sizes.)
 //
 //   - value: Any.
 //   - numProcesses: By what the size is to be divided; at least 1.
@@ -10261,7 +10263,7 @@ func GetShape(value any) (out any, err error) {
 
 // GetDataStructure is accel_get_data_structure. Describes a tree: each tensor becomes one of the same shape and dtype
 // on the device "meta", which has no memory. accel_initialize_tensors() makes a like tree from it, so that rank 0 can
-// tell others what they are to receive.
+// describe to others what they are to receive.
 //
 //   - value: A tensor or a tree of tensors.
 //
@@ -10286,7 +10288,7 @@ func GetDataStructure(value any) (out any, err error) {
 // InitializeTensors is accel_initialize_tensors. A tree of new tensors on the CPU, whose elements are not
 // initialised.
 //
-//   - structure: What accel_get_data_structure() returned, or any tree of tensors.
+//   - structure: A tree of accel_get_data_structure(), or any tree of tensors.
 //
 // Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; OUT_OF_MEMORY.
 func InitializeTensors(structure any) (out any, err error) {
@@ -10441,7 +10443,7 @@ func DeviceMemory(device Device) (out any, err error) {
 //
 //   - device: The device.
 //
-// Returns: As accel_device_memory().
+// Returns: Same as accel_device_memory().
 func DeviceResetPeakMemory(device Device) error {
 	cDevice := device.c()
 	var failure C.go_failure
@@ -11106,7 +11108,7 @@ func (state *State) Gather(value any) (out any, err error) {
 //   - state: A state.
 //   - value: A tensor or a tree of tensors.
 //
-// Returns: As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.
+// Returns: Same as accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.
 func (state *State) GatherUneven(value any) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -11128,12 +11130,12 @@ func (state *State) GatherUneven(value any) (out any, err error) {
 // GatherForMetrics is accel_gather_for_metrics. Gathers results as accel_gather() does, and leaves out what the
 // loader repeated to fill batches. Where ranks have batches of different sizes they are joined as by
 // accel_gather_uneven(). Tensors without one row for each row of the batch are truncated to as many first rows as the
-// batch has, as in the reference.
+// batch has, as in Accelerate.
 //
 //   - state: A state.
 //   - value: A tensor or a tree of tensors; other leaves are gathered as objects.
 //
-// Returns: As accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.
+// Returns: Same as accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.
 func (state *State) GatherForMetrics(value any) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -11159,7 +11161,7 @@ func (state *State) GatherForMetrics(value any) (out any, err error) {
 //   - state: A state.
 //   - items: This rank's list; tensors in it may have any sizes.
 //
-// Returns: As accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as
+// Returns: Same as accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as
 // accel_gather_for_metrics().
 func (state *State) GatherObjectForMetrics(items any) (out any, err error) {
 	var given arguments
@@ -11212,7 +11214,7 @@ func (state *State) GatherObject(object any) (out any, err error) {
 //   - reduction: ACCEL_REDUCE_*; the mean of integers is truncated.
 //   - scale: A factor for the result; 1 for none. Integers are truncated.
 //
-// Returns: As accel_gather(); TYPE_MISMATCH for a reduction or a scale that the dtype does not have.
+// Returns: Same as accel_gather(); TYPE_MISMATCH for a reduction or a scale that the dtype does not have.
 func (state *State) Reduce(value any, reduction Reduction, scale float64) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -11237,7 +11239,7 @@ func (state *State) Reduce(value any, reduction Reduction, scale float64) (out a
 //   - value: A tensor or a tree of tensors, changed in place.
 //   - fromProcess: The source rank.
 //
-// Returns: As accel_gather().
+// Returns: Same as accel_gather().
 func (state *State) Broadcast(value any, fromProcess int32) error {
 	var given arguments
 	defer given.end()
@@ -11303,10 +11305,10 @@ func (state *State) BroadcastObjectList(objects any, fromProcess int32) (out any
 //   - state: A state.
 //   - value: A tensor or a tree of tensors, with equally many dimensions on all ranks.
 //   - dim: The dimension; negative ones count from the end; tensors that lack it stay.
-//   - padIndex: What is filled in.
+//   - padIndex: The value that is filled in.
 //   - padFirst: 1: before the data instead of after it.
 //
-// Returns: As accel_gather().
+// Returns: Same as accel_gather().
 func (state *State) PadAcrossProcesses(value any, dim int64, padIndex float64, padFirst bool) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -11331,7 +11333,7 @@ func (state *State) PadAcrossProcesses(value any, dim int64, padIndex float64, p
 //   - tensor: Reduced in place.
 //   - reduction: ACCEL_REDUCE_*.
 //
-// Returns: As accel_gather().
+// Returns: Same as accel_gather().
 func (state *State) AllReduce(tensor *Tensor, reduction Reduction) error {
 	var failure C.go_failure
 	code := C.go_accel_all_reduce(state.c(), tensor.c(), C.accel_reduction_t(reduction), &failure)
@@ -11345,7 +11347,7 @@ func (state *State) AllReduce(tensor *Tensor, reduction Reduction) error {
 //   - state: A state.
 //   - input: One rank's part.
 //
-// Returns: As accel_gather().
+// Returns: Same as accel_gather().
 func (state *State) AllGather(input *Tensor, output *Tensor) error {
 	var failure C.go_failure
 	code := C.go_accel_all_gather(state.c(), input.c(), output.c(), &failure)
@@ -11361,7 +11363,7 @@ func (state *State) AllGather(input *Tensor, output *Tensor) error {
 //   - input: num_processes times as many elements as output.
 //   - reduction: ACCEL_REDUCE_*.
 //
-// Returns: As accel_gather().
+// Returns: Same as accel_gather().
 func (state *State) ReduceScatter(input *Tensor, reduction Reduction, output *Tensor) error {
 	var failure C.go_failure
 	code := C.go_accel_reduce_scatter(state.c(), input.c(), C.accel_reduction_t(reduction), output.c(), &failure)
@@ -11376,7 +11378,7 @@ func (state *State) ReduceScatter(input *Tensor, reduction Reduction, output *Te
 //   - state: A state.
 //   - input: num_processes equal parts each.
 //
-// Returns: As accel_gather().
+// Returns: Same as accel_gather().
 func (state *State) AllToAll(input *Tensor, output *Tensor) error {
 	var failure C.go_failure
 	code := C.go_accel_all_to_all(state.c(), input.c(), output.c(), &failure)
@@ -11392,7 +11394,7 @@ func (state *State) AllToAll(input *Tensor, output *Tensor) error {
 //   - input: NULL except on the source rank.
 //   - fromProcess: The source rank.
 //
-// Returns: As accel_gather().
+// Returns: Same as accel_gather().
 func (state *State) Scatter(input *Tensor, fromProcess int32, output *Tensor) error {
 	var failure C.go_failure
 	code := C.go_accel_scatter(state.c(), input.c(), C.int32_t(fromProcess), output.c(), &failure)
@@ -11438,7 +11440,7 @@ func (state *State) Recv(tensor *Tensor, fromProcess int32, tag int32) error {
 // GatherAsync is accel_gather_async. Starts accel_gather().
 //
 //   - state: A state.
-//   - value: As there.
+//   - value: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) GatherAsync(value any) (work *Work, err error) {
@@ -11462,7 +11464,7 @@ func (state *State) GatherAsync(value any) (work *Work, err error) {
 // GatherUnevenAsync is accel_gather_uneven_async. Starts accel_gather_uneven().
 //
 //   - state: A state.
-//   - value: As there.
+//   - value: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) GatherUnevenAsync(value any) (work *Work, err error) {
@@ -11487,7 +11489,7 @@ func (state *State) GatherUnevenAsync(value any) (work *Work, err error) {
 // loader gave last.
 //
 //   - state: A state.
-//   - value: As there.
+//   - value: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) GatherForMetricsAsync(value any) (work *Work, err error) {
@@ -11512,7 +11514,7 @@ func (state *State) GatherForMetricsAsync(value any) (work *Work, err error) {
 // the batch that the loader gave last.
 //
 //   - state: A state.
-//   - items: As there.
+//   - items: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) GatherObjectForMetricsAsync(items any) (work *Work, err error) {
@@ -11536,7 +11538,7 @@ func (state *State) GatherObjectForMetricsAsync(items any) (work *Work, err erro
 // GatherObjectAsync is accel_gather_object_async. Starts accel_gather_object().
 //
 //   - state: A state.
-//   - object: As there.
+//   - object: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) GatherObjectAsync(object any) (work *Work, err error) {
@@ -11560,9 +11562,9 @@ func (state *State) GatherObjectAsync(object any) (work *Work, err error) {
 // ReduceAsync is accel_reduce_async. Starts accel_reduce().
 //
 //   - state: A state.
-//   - value: As there.
-//   - reduction: As there.
-//   - scale: As there.
+//   - value: See there.
+//   - reduction: See there.
+//   - scale: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) ReduceAsync(value any, reduction Reduction, scale float64) (work *Work, err error) {
@@ -11586,8 +11588,8 @@ func (state *State) ReduceAsync(value any, reduction Reduction, scale float64) (
 // BroadcastAsync is accel_broadcast_async. Starts accel_broadcast().
 //
 //   - state: A state.
-//   - value: As there.
-//   - fromProcess: As there.
+//   - value: See there.
+//   - fromProcess: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) BroadcastAsync(value any, fromProcess int32) (work *Work, err error) {
@@ -11611,8 +11613,8 @@ func (state *State) BroadcastAsync(value any, fromProcess int32) (work *Work, er
 // BroadcastObjectListAsync is accel_broadcast_object_list_async. Starts accel_broadcast_object_list().
 //
 //   - state: A state.
-//   - objects: As there.
-//   - fromProcess: As there.
+//   - objects: See there.
+//   - fromProcess: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) BroadcastObjectListAsync(objects any, fromProcess int32) (work *Work, err error) {
@@ -11636,10 +11638,10 @@ func (state *State) BroadcastObjectListAsync(objects any, fromProcess int32) (wo
 // PadAcrossProcessesAsync is accel_pad_across_processes_async. Starts accel_pad_across_processes().
 //
 //   - state: A state.
-//   - value: As there.
-//   - dim: As there.
-//   - padIndex: As there.
-//   - padFirst: As there.
+//   - value: See there.
+//   - dim: See there.
+//   - padIndex: See there.
+//   - padFirst: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) PadAcrossProcessesAsync(value any, dim int64, padIndex float64, padFirst int32) (work *Work, err error) {
@@ -11663,8 +11665,8 @@ func (state *State) PadAcrossProcessesAsync(value any, dim int64, padIndex float
 // AllReduceAsync is accel_all_reduce_async. Starts accel_all_reduce().
 //
 //   - state: A state.
-//   - tensor: As there.
-//   - reduction: As there.
+//   - tensor: See there.
+//   - reduction: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) AllReduceAsync(tensor *Tensor, reduction Reduction) (work *Work, err error) {
@@ -11683,7 +11685,7 @@ func (state *State) AllReduceAsync(tensor *Tensor, reduction Reduction) (work *W
 // AllGatherAsync is accel_all_gather_async. Starts accel_all_gather().
 //
 //   - state: A state.
-//   - input: As there.
+//   - input: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) AllGatherAsync(input *Tensor, output *Tensor) (work *Work, err error) {
@@ -11703,8 +11705,8 @@ func (state *State) AllGatherAsync(input *Tensor, output *Tensor) (work *Work, e
 // ReduceScatterAsync is accel_reduce_scatter_async. Starts accel_reduce_scatter().
 //
 //   - state: A state.
-//   - input: As there.
-//   - reduction: As there.
+//   - input: See there.
+//   - reduction: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) ReduceScatterAsync(input *Tensor, reduction Reduction, output *Tensor) (work *Work, err error) {
@@ -11724,7 +11726,7 @@ func (state *State) ReduceScatterAsync(input *Tensor, reduction Reduction, outpu
 // AllToAllAsync is accel_all_to_all_async. Starts accel_all_to_all().
 //
 //   - state: A state.
-//   - input: As there.
+//   - input: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) AllToAllAsync(input *Tensor, output *Tensor) (work *Work, err error) {
@@ -11744,8 +11746,8 @@ func (state *State) AllToAllAsync(input *Tensor, output *Tensor) (work *Work, er
 // ScatterAsync is accel_scatter_async. Starts accel_scatter().
 //
 //   - state: A state.
-//   - input: As there.
-//   - fromProcess: As there.
+//   - input: See there.
+//   - fromProcess: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) ScatterAsync(input *Tensor, fromProcess int32, output *Tensor) (work *Work, err error) {
@@ -11765,9 +11767,9 @@ func (state *State) ScatterAsync(input *Tensor, fromProcess int32, output *Tenso
 // SendAsync is accel_send_async. Starts accel_send().
 //
 //   - state: A state.
-//   - tensor: As there.
-//   - toProcess: As there.
-//   - tag: As there.
+//   - tensor: See there.
+//   - toProcess: See there.
+//   - tag: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) SendAsync(tensor *Tensor, toProcess int32, tag int32) (work *Work, err error) {
@@ -11786,9 +11788,9 @@ func (state *State) SendAsync(tensor *Tensor, toProcess int32, tag int32) (work 
 // RecvAsync is accel_recv_async. Starts accel_recv().
 //
 //   - state: A state.
-//   - tensor: As there.
-//   - fromProcess: As there.
-//   - tag: As there.
+//   - tensor: See there.
+//   - fromProcess: See there.
+//   - tag: See there.
 //
 // Returns: ACCEL_OK. The errors of the collective come from the work.
 func (state *State) RecvAsync(tensor *Tensor, fromProcess int32, tag int32) (work *Work, err error) {
@@ -11924,7 +11926,7 @@ func (state *State) GroupCreate(ranks []int64) (out *State, err error) {
 //   - color: Ranks with the same color share a group.
 //   - key: Orders the ranks of a group; of equal keys the lower rank comes first.
 //
-// Returns: As accel_gather().
+// Returns: Same as accel_gather().
 func (state *State) GroupSplit(color int32, key int32) (out *State, err error) {
 	var cOut *C.accel_state_t
 	var failure C.go_failure
@@ -12017,9 +12019,8 @@ func NewMesh(state *State, axes string, sizes []int64) (out *Mesh, err error) {
 	return
 }
 
-// Size is accel_mesh_size. The number of ranks along an axis, or along several. Of a state's mesh these are the sizes
-// that its options have, and for one that they left open what was found; accel_state_describe() says where each came
-// from.
+// Size is accel_mesh_size. The number of ranks along an axis, or along several. A state's mesh has the sizes of its
+// options, and computed sizes where they are unset; accel_state_describe() says where each came from.
 //
 //   - mesh: A mesh.
 //   - axes: A name, or several that are separated by commas: their product.
@@ -12121,10 +12122,10 @@ func TensorEmpty(shape []int64, dtype Dtype, device Device) (out *Tensor, err er
 //
 //   - shape: The sizes.
 //   - number: The element.
-//   - dtype: As accel_tensor_empty().
-//   - device: As accel_tensor_empty().
+//   - dtype: Same as accel_tensor_empty().
+//   - device: Same as accel_tensor_empty().
 //
-// Returns: As accel_tensor_empty().
+// Returns: Same as accel_tensor_empty().
 func TensorFull(shape []int64, number float64, dtype Dtype, device Device) (out *Tensor, err error) {
 	cDevice := device.c()
 	var cOut *C.accel_tensor_t
@@ -12140,10 +12141,10 @@ func TensorFull(shape []int64, number float64, dtype Dtype, device Device) (out 
 // TensorRandn is accel_tensor_randn. Draws from the standard normal distribution with the default generator.
 //
 //   - shape: The sizes.
-//   - dtype: As accel_tensor_empty().
-//   - device: As accel_tensor_empty().
+//   - dtype: Same as accel_tensor_empty().
+//   - device: Same as accel_tensor_empty().
 //
-// Returns: As accel_tensor_empty().
+// Returns: Same as accel_tensor_empty().
 func TensorRandn(shape []int64, dtype Dtype, device Device) (out *Tensor, err error) {
 	cDevice := device.c()
 	var cOut *C.accel_tensor_t
@@ -12162,7 +12163,7 @@ func TensorRandn(shape []int64, dtype Dtype, device Device) (out *Tensor, err er
 //   - high: The range [low, high).
 //   - shape: The shape.
 //
-// Returns: As accel_tensor_empty().
+// Returns: Same as accel_tensor_empty().
 func TensorRandint(low int64, high int64, shape []int64) (out *Tensor, err error) {
 	var cOut *C.accel_tensor_t
 	var failure C.go_failure
@@ -12178,9 +12179,9 @@ func TensorRandint(low int64, high int64, shape []int64) (out *Tensor, err error
 //
 //   - data: Row-major; may be NULL when there are none.
 //   - shape: The sizes.
-//   - dtype: As accel_tensor_empty().
+//   - dtype: Same as accel_tensor_empty().
 //
-// Returns: As accel_tensor_empty().
+// Returns: Same as accel_tensor_empty().
 func TensorFromData(data unsafe.Pointer, shape []int64, dtype Dtype) (out *Tensor, err error) {
 	var cOut *C.accel_tensor_t
 	var failure C.go_failure
@@ -12197,10 +12198,10 @@ func TensorFromData(data unsafe.Pointer, shape []int64, dtype Dtype) (out *Tenso
 //   - data: Valid until `destroy` runs.
 //   - shape: The shape.
 //   - strides: In elements; NULL: row-major.
-//   - dtype: What and where the memory is.
-//   - device: What and where the memory is.
+//   - dtype: The kind and the place of the memory.
+//   - device: The kind and the place of the memory.
 //
-// Returns: As accel_tensor_empty().
+// Returns: Same as accel_tensor_empty().
 func TensorFromBlob(data unsafe.Pointer, shape []int64, strides []int64, dtype Dtype, device Device, release func()) (out *Tensor, err error) {
 	var given arguments
 	defer given.end()
@@ -12237,9 +12238,9 @@ func TensorFromDlpack(tensor unsafe.Pointer) (out *Tensor, err error) {
 
 // TensorFromDlpackUnversioned is accel_tensor_from_dlpack_unversioned. Imports a tensor from DLPack before version 1.
 //
-//   - tensor: As above.
+//   - tensor: See above.
 //
-// Returns: As above.
+// Returns: See above.
 func TensorFromDlpackUnversioned(tensor unsafe.Pointer) (out *Tensor, err error) {
 	var cOut *C.accel_tensor_t
 	var failure C.go_failure
@@ -12270,9 +12271,9 @@ func (tensor *Tensor) ToDlpack() (out unsafe.Pointer, err error) {
 
 // ToDlpackUnversioned is accel_tensor_to_dlpack_unversioned. Exports a tensor to DLPack before version 1.
 //
-//   - tensor: As above.
+//   - tensor: See above.
 //
-// Returns: As above.
+// Returns: See above.
 func (tensor *Tensor) ToDlpackUnversioned() (out unsafe.Pointer, err error) {
 	var cOut *C.struct_DLManagedTensor
 	var failure C.go_failure
@@ -12309,9 +12310,9 @@ func TensorFromTorch(tensorImpl unsafe.Pointer, torchVersion string) (out *Tenso
 // ToTorch is accel_tensor_to_torch. The way back.
 //
 //   - tensor: A tensor.
-//   - torchVersion: As above.
+//   - torchVersion: See above.
 //
-// Returns: As above.
+// Returns: See above.
 func (tensor *Tensor) ToTorch(torchVersion string) (tensorImpl unsafe.Pointer, err error) {
 	var given arguments
 	defer given.end()
@@ -12330,9 +12331,9 @@ func (tensor *Tensor) ToTorch(torchVersion string) (tensorImpl unsafe.Pointer, e
 // of it.
 //
 //   - tensorImpl: A c10::TensorImpl, borrowed for the call.
-//   - torchVersion: As above.
+//   - torchVersion: See above.
 //
-// Returns: As above.
+// Returns: See above.
 func TensorShareTorch(tensorImpl unsafe.Pointer, torchVersion string) (out *Tensor, err error) {
 	var given arguments
 	defer given.end()
@@ -12349,9 +12350,9 @@ func TensorShareTorch(tensorImpl unsafe.Pointer, torchVersion string) (out *Tens
 // TorchImpl is accel_tensor_torch_impl. The tensor in the application's own LibTorch, without another owner.
 //
 //   - tensor: A tensor.
-//   - torchVersion: As above.
+//   - torchVersion: See above.
 //
-// Returns: As above.
+// Returns: See above.
 func (tensor *Tensor) TorchImpl(torchVersion string) (tensorImpl unsafe.Pointer, err error) {
 	var given arguments
 	defer given.end()
@@ -12485,8 +12486,8 @@ func (tensor *Tensor) Nbytes() (out int, err error) {
 	return
 }
 
-// Data is accel_tensor_data. The memory of the elements. What is written there by address, backward does not notice:
-// write between steps. From the call on, half-precision casts of a parameter are made for each group of micro-batches
+// Data is accel_tensor_data. The memory of the elements. Backward does not notice writes through the address: write
+// between steps. From the call on, half-precision casts of a parameter are made for each group of micro-batches
 // instead of by the optimizer.
 //
 //   - tensor: A tensor with memory.
@@ -12578,7 +12579,7 @@ func (tensor *Tensor) IsContiguous() (out bool, err error) {
 	return
 }
 
-// RequiresGrad is accel_tensor_requires_grad. Whether gradients are kept.
+// RequiresGrad is accel_tensor_requires_grad. Whether gradients are saved in the tensor.
 //
 //   - tensor: A tensor.
 //
@@ -12595,7 +12596,7 @@ func (tensor *Tensor) RequiresGrad() (out bool, err error) {
 	return
 }
 
-// SetRequiresGrad is accel_tensor_set_requires_grad. Sets whether gradients are kept.
+// SetRequiresGrad is accel_tensor_set_requires_grad. Sets whether gradients are saved in the tensor.
 //
 //   - tensor: A leaf of a floating dtype.
 //   - requiresGrad: 1 or 0.
@@ -12629,7 +12630,7 @@ func (tensor *Tensor) Grad() (out *Tensor, err error) {
 // prepared for several ranks keep the memory of their gradients: there change what accel_tensor_grad() returns.
 //
 //   - tensor: A leaf of a floating dtype.
-//   - gradient: Of the same shape, dtype and device; NULL takes the gradient away.
+//   - gradient: A tensor of the same shape, dtype and device; NULL takes the gradient away.
 //
 // Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is not a leaf.
 func (tensor *Tensor) SetGrad(gradient *Tensor) error {
@@ -12770,12 +12771,12 @@ func OpFind(name string, overload string) (out *Op, err error) {
 
 // OpResolve is accel_op_resolve. Finds the overload of an operator that some arguments are for, as a call in Python
 // would: among those that take the arguments the one that converts fewest of them, of tensors before of numbers.
-// Remembered by the kinds of the arguments, so that a further choice costs less than the call; a handle can be kept
+// Remembered by the kinds of the arguments, so that a further choice costs less than the call; a handle can be reused
 // for arguments of the same kinds.
 //
 //   - name: "aten::add"; without a namespace it is LibTorch's, else one of our own.
-//   - args: Arguments in the schema's order; args may be NULL when there are none. What stands behind the "*" of a
-//     schema has to be named.
+//   - args: Arguments in the schema's order; args may be NULL when there are none. Arguments behind the "*" of a
+//     schema have to be named.
 //   - names: The names of further arguments.
 //   - kwargs: Names and values, n_kwargs of each; may be NULL when there are none.
 //
@@ -12832,12 +12833,12 @@ func (op *Op) Call(args []any) (out []any, err error) {
 
 // CallKw is accel_op_call_kw. Calls an operator with arguments by name.
 //
-//   - op: As accel_op_call().
+//   - op: Same as accel_op_call().
 //   - args: The arguments.
 //   - names: The names.
 //   - kwargs: Names and values, n_kwargs of each; may be NULL when there are none.
 //
-// Returns: As accel_op_call(); NOT_FOUND for a name that the schema lacks.
+// Returns: Same as accel_op_call(); NOT_FOUND for a name that the schema lacks.
 func (op *Op) CallKw(args []any, names []string, kwargs []any) (out []any, err error) {
 	var given arguments
 	defer given.end()
@@ -12952,10 +12953,10 @@ func InferenceMode(body func(*Scope) error) error {
 	return inside(cOut, body)
 }
 
-// CrossEntropy is accel_cross_entropy. Mean cross entropy of class scores, with gradients.
+// CrossEntropy is accel_cross_entropy. Mean cross entropy of logits, with gradients.
 //
-//   - logits: [..., classes]. Of a model with loss_parallel, and of accel_parallel_class_scores(), the classes of
-//     this rank; the loss is that over all, and the call is collective among the ranks that share them.
+//   - logits: [..., classes]. For a model with loss_parallel, and for accel_parallel_class_scores(), the classes of
+//     this rank; the loss is over all classes, and the call is collective among the ranks that share them.
 //   - labels: int64 [...], -100 is left out.
 //
 // Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH; INVALID_ARGUMENT for a label that is no class of split ones.
@@ -12974,8 +12975,8 @@ func CrossEntropy(logits *Tensor, labels *Tensor) (out *Tensor, err error) {
 
 // MseLoss is accel_mse_loss. Mean of the squared differences, with gradients.
 //
-//   - input: What a model predicts.
-//   - target: Of the same shape.
+//   - input: The prediction of a model.
+//   - target: The target, of the same shape.
 //
 // Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
 func MseLoss(input *Tensor, target *Tensor) (out *Tensor, err error) {
@@ -12993,8 +12994,8 @@ func MseLoss(input *Tensor, target *Tensor) (out *Tensor, err error) {
 
 // L1Loss is accel_l1_loss. Mean of the absolute differences, with gradients.
 //
-//   - input: What a model predicts.
-//   - target: Of the same shape.
+//   - input: The prediction of a model.
+//   - target: The target, of the same shape.
 //
 // Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
 func L1Loss(input *Tensor, target *Tensor) (out *Tensor, err error) {
@@ -13013,8 +13014,8 @@ func L1Loss(input *Tensor, target *Tensor) (out *Tensor, err error) {
 // HuberLoss is accel_huber_loss. Mean Huber loss, with gradients: squared differences where they are small, absolute
 // ones where they are large, so that outliers do not rule.
 //
-//   - input: What a model predicts.
-//   - target: Of the same shape.
+//   - input: The prediction of a model.
+//   - target: The target, of the same shape.
 //   - delta: Where the one becomes the other. In (0, inf).
 //
 // Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH or INVALID_ARGUMENT.
@@ -13031,10 +13032,10 @@ func HuberLoss(input *Tensor, target *Tensor, delta float64) (out *Tensor, err e
 	return
 }
 
-// BinaryCrossEntropyWithLogits is accel_binary_cross_entropy_with_logits. Mean binary cross entropy of scores, with
-// gradients: of independent yes-or-no questions. The sigmoid is inside, which is exact for large scores.
+// BinaryCrossEntropyWithLogits is accel_binary_cross_entropy_with_logits. Mean binary cross entropy of logits, with
+// gradients: of independent yes-or-no questions. The sigmoid is inside, which is exact for large logits.
 //
-//   - logits: The scores.
+//   - logits: The logits.
 //   - target: Probabilities in [0, 1] of the same shape and dtype.
 //
 // Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
@@ -13096,13 +13097,13 @@ func ModuleLoadTorchscript(path string, options *TorchscriptOptions) (out *Modul
 
 // ModuleFromPackage is accel_module_from_package. A model for inference that was compiled before: a package (.pt2) of
 // AOTInductor, as `accel compile` and torch._inductor.aoti_compile_and_package() make it. It needs no Python and no
-// compiler. A package is a program: load only what you trust. What it says of its LibTorch, processor and device is
-// read before its code is loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs
-// are checked before each call: by what `accel compile` wrote into the package, or else by the code itself.
-// Dimensions that were compiled as dynamic ones may have any size in their range; numbers and texts are fixed.
-// Results have no gradient history. The parameters and buffers are in a tree with the names of the model; loading a
-// state dict, or moving them to other memory, changes what the next call computes with. Their dtypes, shapes and
-// device are those of the code.
+// compiler. A package is a program: load only what you trust. Its metadata (LibTorch, processor, device) is checked
+// before its code is loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs are
+// checked before each call: by what `accel compile` wrote into the package, or else by the code itself. Dimensions
+// that were compiled as dynamic ones may have any size in their range; numbers and texts are fixed. Results have no
+// gradient history. The parameters and buffers are in a tree with the names of the model; loading a state dict, or
+// moving them to other memory, changes what the next call computes with. Their dtypes, shapes and device are those of
+// the code.
 //
 //   - path: The file.
 //   - options: NULL: defaults.
@@ -13133,16 +13134,16 @@ func ModuleFromPackage(path string, options *PackageOptions) (out *Module, err e
 // and encoders. Decoders take token ids int64 [batch, length] and give logits [batch, length, vocabulary]. They also
 // take "past_key_values", keys and values of earlier tokens, and then computes new ones only: an empty list at the
 // beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list
-// of [key, value] for each layer, each [batch, key heads, length, head size]. What a call returned can be continued
-// several times, and may have memory behind it, so that tokens of a later call are not copied. They also take
-// "attention_mask" [batch, earlier length + length] (1: a token, 0: padding) and "position_ids" [batch, length]. With
-// experts and `output_router_logits` the output is a list, whose last is the loss of the routers, times
+// of [key, value] for each layer, each [batch, key heads, length, head size]. The cache that a call returned can be
+// continued several times, and may have memory behind it, so that tokens of a later call are not copied. They also
+// take "attention_mask" [batch, earlier length + length] (1: a token, 0: padding) and "position_ids" [batch, length].
+// With experts and `output_router_logits` the output is a list, whose last is the loss of the routers, times
 // `router_aux_loss_coef`. Encoders, which are "bert", "distilbert" and "roberta", take "input_ids", "attention_mask"
 // (1: a token, 0: padding; all are tokens by default), "token_type_ids" and "position_ids", each [batch, length].
 // `architectures` of the configuration says what they give: a "BertModel" [hidden states [batch, length, hidden
-// size], pooled [batch, hidden size]], a "DistilBertModel" the hidden states; a "BertForMaskedLM" scores of the
-// vocabulary for each token; "BertForSequenceClassification" scores of classes for each sequence,
-// "BertForTokenClassification" for each token; and "BertForQuestionAnswering" [scores of the first token of the
+// size], pooled [batch, hidden size]], a "DistilBertModel" the hidden states; a "BertForMaskedLM" logits of the
+// vocabulary for each token; "BertForSequenceClassification" logits of classes for each sequence,
+// "BertForTokenClassification" for each token; and "BertForQuestionAnswering" [logits of the first token of the
 // answer, of the last one]. Names of parameters are those of transformers.
 //
 //   - config: The path of a config.json, or the JSON text itself.
@@ -13382,7 +13383,7 @@ func ModuleActivation(name string) (out *Module, err error) {
 //   - numHeads: Sizes.
 //   - causal: 1: a position sees only earlier ones.
 //   - bias: 1 or 0.
-//   - dropout: Of the attention weights.
+//   - dropout: The rate of the dropout of attention weights.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func ModuleAttention(embedDim int64, numHeads int64, causal bool, bias bool, dropout float64) (out *Module, err error) {
@@ -13406,7 +13407,7 @@ func ModuleAttention(embedDim int64, numHeads int64, causal bool, bias bool, dro
 //   - hiddenSize: Sizes.
 //   - intermediateSize: Sizes.
 //   - numExperts: The number of experts.
-//   - expertsPerToken: Of each token, in [1, num_experts].
+//   - expertsPerToken: The number of experts that each token takes, in [1, num_experts].
 //   - balanceRate: By how much the bias of an expert, which is added to its share where experts are chosen and
 //     nowhere else, moves after each step of a prepared optimizer, up if it had fewer tokens than the mean and down
 //     if it had more (DeepSeek-AI, "DeepSeek-V3", 2024), such as 0.001. It is the buffer expert_bias. 0: there is
@@ -13426,12 +13427,12 @@ func ModuleMixtureOfExperts(hiddenSize int64, intermediateSize int64, numExperts
 
 // ModuleConv2d is accel_module_conv2d. weight [out_channels, in_channels / groups, kernel, kernel].
 //
-//   - inChannels: As in torch.nn.Conv2d, the same in both directions.
-//   - outChannels: As in torch.nn.Conv2d, the same in both directions.
-//   - kernel: As in torch.nn.Conv2d, the same in both directions.
-//   - stride: As in torch.nn.Conv2d, the same in both directions.
-//   - padding: As in torch.nn.Conv2d, the same in both directions.
-//   - groups: As in torch.nn.Conv2d, the same in both directions.
+//   - inChannels: Same as in torch.nn.Conv2d, equal in both directions.
+//   - outChannels: Same as in torch.nn.Conv2d, equal in both directions.
+//   - kernel: Same as in torch.nn.Conv2d, equal in both directions.
+//   - stride: Same as in torch.nn.Conv2d, equal in both directions.
+//   - padding: Same as in torch.nn.Conv2d, equal in both directions.
+//   - groups: Same as in torch.nn.Conv2d, equal in both directions.
 //   - bias: 1 or 0.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -13517,11 +13518,11 @@ func (module *Module) AddParameter(name string, tensor *Tensor, requiresGrad boo
 // AddBuffer is accel_module_add_buffer. Adds a buffer to a module.
 //
 //   - module: A module.
-//   - name: As above.
+//   - name: See above.
 //   - tensor: State that is not trained.
 //   - persistent: 1: it is in the state dict.
 //
-// Returns: As above.
+// Returns: See above.
 func (module *Module) AddBuffer(name string, tensor *Tensor, persistent bool) error {
 	var given arguments
 	defer given.end()
@@ -13535,10 +13536,10 @@ func (module *Module) AddBuffer(name string, tensor *Tensor, persistent bool) er
 // AddChild is accel_module_add_child. Puts a module below another.
 //
 //   - module: A module.
-//   - name: As above.
+//   - name: See above.
 //   - child: Must not contain the module.
 //
-// Returns: As above.
+// Returns: See above.
 func (module *Module) AddChild(name string, child *Module) error {
 	var given arguments
 	defer given.end()
@@ -13554,7 +13555,7 @@ func (module *Module) AddChild(name string, child *Module) error {
 // both keep the former tensor.
 //
 //   - module: A module.
-//   - name: Of a parameter or buffer directly below it.
+//   - name: The name of a parameter or buffer directly below it.
 //   - tensor: A leaf; a parameter is trained when its tensor requires a gradient.
 //
 // Returns: ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND.
@@ -13569,10 +13570,10 @@ func (module *Module) ReplaceTensor(name string, tensor *Tensor) error {
 }
 
 // ReplaceChild is accel_module_replace_child. Puts another module in the place of a child, which keeps its place in
-// the state dict. As above.
+// the state dict. See above.
 //
 //   - module: A module of accel_module_create() or accel_module_sequential().
-//   - name: Of a child.
+//   - name: The name of a child.
 //   - child: Must not contain the module.
 //
 // Returns: ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a
@@ -13587,10 +13588,10 @@ func (module *Module) ReplaceChild(name string, child *Module) error {
 	return status(code, failure)
 }
 
-// Remove is accel_module_remove. Takes a parameter, buffer or child away from a module. As above.
+// Remove is accel_module_remove. Takes a parameter, buffer or child away from a module. See above.
 //
 //   - module: A module of accel_module_create() or accel_module_sequential().
-//   - name: Of what is directly below it.
+//   - name: The name of a parameter, buffer or child directly below it.
 //
 // Returns: ACCEL_OK or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a whole.
 func (module *Module) Remove(name string) error {
@@ -13654,7 +13655,7 @@ func (module *Module) AddHook(when int32, hook ModuleHookFunc) (id int64, err er
 // RemoveHook is accel_module_remove_hook. Removes a hook. It may be removed while it runs.
 //
 //   - module: The module that it was added to.
-//   - id: What accel_module_add_hook() gave.
+//   - id: The id from accel_module_add_hook().
 //
 // Returns: ACCEL_OK; NOT_FOUND for one that is not there.
 func (module *Module) RemoveHook(id int64) error {
@@ -13685,10 +13686,10 @@ func (module *Module) SetNoGrad(noGrad bool) error {
 //
 //   - module: A module, or a model that was prepared. Itself is checkpointed if neither class_names nor modules is
 //     set.
-//   - options: NULL: defaults. With recompute NOTHING activations are kept again.
+//   - options: NULL: defaults. With recompute NOTHING activations are saved again.
 //
-// Returns: ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for a regular expression that is
-// none; UNSUPPORTED for a part of a TorchScript module.
+// Returns: ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for an invalid regular expression;
+// UNSUPPORTED for a part of a TorchScript module.
 func CheckpointActivations(module *Module, options *ActivationCheckpointingOptions) error {
 	var given arguments
 	defer given.end()
@@ -13736,7 +13737,8 @@ func (module *Module) Call(inputs []any) (out any, err error) {
 //   - namedInputs: A map from names to values, or NULL. Inputs before a named one that are not given are NONE, or the
 //     default of the script.
 //
-// Returns: As accel_module_call(); NOT_FOUND for an unknown name; INVALID_ARGUMENT for an input that was given twice.
+// Returns: Same as accel_module_call(); NOT_FOUND for an unknown name; INVALID_ARGUMENT for an input that was given
+// twice.
 func (module *Module) CallKw(inputs []any, namedInputs any) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -13865,7 +13867,7 @@ func (module *Module) ChildrenBottomUp() (out any, err error) {
 	return
 }
 
-// StateDict is accel_module_state_dict. Parameters and persistent buffers in the reference's naming; tied ones under
+// StateDict is accel_module_state_dict. Parameters and persistent buffers in Accelerate's naming; tied ones under
 // each of their names.
 //
 //   - module: A module.
@@ -13992,8 +13994,8 @@ func (module *Module) Tie(path string, sourcePath string) error {
 //   - quantization: How weights are quantized as they are read: one at a time is in memory as floating-point numbers.
 //     NULL, or without a kind: they are not quantized.
 //
-// Returns: As accel_module_from_config(); NOT_FOUND for a file, for a parameter without weights, and for a name of
-// `quantization` that fits no module, which it names; SHAPE_MISMATCH; CORRUPT; IO. INVALID_ARGUMENT for
+// Returns: Same as accel_module_from_config(); NOT_FOUND for a file, for a parameter without weights, and for a name
+// of `quantization` that fits no module, which it names; SHAPE_MISMATCH; CORRUPT; IO. INVALID_ARGUMENT for
 // `quantization` also where the files have codes already, or it has fields without a kind.
 func ModuleFromFolder(folder string, quantization *QuantizationOptions) (out *Module, err error) {
 	var given arguments
@@ -14044,7 +14046,7 @@ func (module *Module) Quantize(options *QuantizationOptions) (out any, err error
 }
 
 // Generate is accel_module_generate. Lets a decoder or an encoder-decoder add tokens to sequences, one after the
-// other, without gradients. Its keys and values of earlier tokens are kept between the steps. An encoder-decoder
+// other, without gradients. Its keys and values of earlier tokens are cached between the steps. An encoder-decoder
 // reads the input once, and its decoder adds tokens to options.decoder_tokens.
 //
 //   - module: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives
@@ -14160,7 +14162,7 @@ func (batch *GenerationBatch) Step() (out any, err error) {
 // runs a step, whose token of it may still come.
 //
 //   - batch: A batch.
-//   - id: What accel_generation_batch_add() gave.
+//   - id: The id from accel_generation_batch_add().
 //
 // Returns: ACCEL_OK; NOT_FOUND for a sequence that is not there, or has ended.
 func (batch *GenerationBatch) Cancel(id int64) error {
@@ -14170,7 +14172,7 @@ func (batch *GenerationBatch) Cancel(id int64) error {
 	return status(code, failure)
 }
 
-// Info is accel_generation_batch_info. Tells how much a batch has to do.
+// Info is accel_generation_batch_info. The work that a batch has.
 //
 //   - batch: A batch.
 //
@@ -14216,11 +14218,11 @@ func (module *Module) AddAdapter(name string, options *LoraOptions) error {
 // LoadAdapter is accel_module_load_adapter. Adds an adapter of a folder of PEFT, adapter_config.json and
 // adapter_model.safetensors, and makes it the only active one. The model is as it was if the folder does not fit it.
 //
-//   - module: As in accel_module_add_adapter().
+//   - module: Same as accel_module_add_adapter().
 //   - name: Its name, without a dot.
 //   - folder: The folder.
 //
-// Returns: As accel_module_add_adapter(); NOT_FOUND for a file or a tensor that is not there; CORRUPT;
+// Returns: Same as accel_module_add_adapter(); NOT_FOUND for a file or a tensor that is not there; CORRUPT;
 // SHAPE_MISMATCH; UNSUPPORTED for an adapter that is not LoRA or DoRA.
 func (module *Module) LoadAdapter(name string, folder string) error {
 	var given arguments
@@ -14250,7 +14252,7 @@ func (state *State) SaveAdapter(module *Module, name string, folder string) erro
 	return status(code, failure)
 }
 
-// Adapters is accel_module_adapters. Tells what adapters a model has.
+// Adapters is accel_module_adapters. The adapters of a model.
 //
 //   - module: A model, prepared or not.
 //
@@ -14301,9 +14303,9 @@ func (module *Module) MergeAdapters() error {
 // UnmergeAdapters is accel_module_unmerge_adapters. Takes merged adapters away from the weights again, up to
 // rounding.
 //
-//   - module: As in accel_module_merge_adapters().
+//   - module: Same as accel_module_merge_adapters().
 //
-// Returns: As accel_module_merge_adapters().
+// Returns: Same as accel_module_merge_adapters().
 func (module *Module) UnmergeAdapters() error {
 	var failure C.go_failure
 	code := C.go_accel_module_unmerge_adapters(module.c(), &failure)
@@ -14311,7 +14313,7 @@ func (module *Module) UnmergeAdapters() error {
 	return status(code, failure)
 }
 
-// RemoveAdapter is accel_module_remove_adapter. Removes an adapter. What was trained beside it stays.
+// RemoveAdapter is accel_module_remove_adapter. Removes an adapter. Parameters that were trained beside it stay.
 //
 //   - module: A model that is not prepared.
 //   - name: One of its adapters.
@@ -14328,8 +14330,8 @@ func (module *Module) RemoveAdapter(name string) error {
 }
 
 // UseAdapters is accel_use_adapters_begin. In calls of this thread inside, these adapters act in place of the active
-// ones, in all models that have them: a request of a server can choose its own. What is trained does not change;
-// backward takes the adapters of the forward. The innermost scope counts.
+// ones, in all models that have them: a request of a server can choose its own. The set of trained parameters does
+// not change; backward takes the adapters of the forward. The innermost scope counts.
 //
 //   - names: Adapters. May be NULL when there are none.
 //
@@ -14375,10 +14377,10 @@ func OptimizerAdamw(module *Module, options *AdamOptions) (out *Optimizer, err e
 
 // OptimizerAdam is accel_optimizer_adam. Adam; everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerAdam(module *Module, options *AdamOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14400,10 +14402,10 @@ func OptimizerAdam(module *Module, options *AdamOptions) (out *Optimizer, err er
 
 // OptimizerSGD is accel_optimizer_sgd. Stochastic gradient descent; everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerSGD(module *Module, options *SGDOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14425,10 +14427,10 @@ func OptimizerSGD(module *Module, options *SGDOptions) (out *Optimizer, err erro
 
 // OptimizerAdagrad is accel_optimizer_adagrad. Adagrad. Everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerAdagrad(module *Module, options *AdagradOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14450,10 +14452,10 @@ func OptimizerAdagrad(module *Module, options *AdagradOptions) (out *Optimizer, 
 
 // OptimizerRmsprop is accel_optimizer_rmsprop. RMSprop. Everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerRmsprop(module *Module, options *RmspropOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14475,10 +14477,10 @@ func OptimizerRmsprop(module *Module, options *RmspropOptions) (out *Optimizer, 
 
 // OptimizerAdamax is accel_optimizer_adamax. Adamax. Everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerAdamax(module *Module, options *AdamaxOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14500,10 +14502,10 @@ func OptimizerAdamax(module *Module, options *AdamaxOptions) (out *Optimizer, er
 
 // OptimizerNadam is accel_optimizer_nadam. NAdam. Everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerNadam(module *Module, options *NadamOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14525,10 +14527,10 @@ func OptimizerNadam(module *Module, options *NadamOptions) (out *Optimizer, err 
 
 // OptimizerRadam is accel_optimizer_radam. RAdam. Everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerRadam(module *Module, options *RadamOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14550,10 +14552,10 @@ func OptimizerRadam(module *Module, options *RadamOptions) (out *Optimizer, err 
 
 // OptimizerLion is accel_optimizer_lion. Lion. Everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerLion(module *Module, options *LionOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14575,10 +14577,10 @@ func OptimizerLion(module *Module, options *LionOptions) (out *Optimizer, err er
 
 // OptimizerLamb is accel_optimizer_lamb. LAMB. Everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerLamb(module *Module, options *LambOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14600,10 +14602,10 @@ func OptimizerLamb(module *Module, options *LambOptions) (out *Optimizer, err er
 
 // OptimizerAdafactor is accel_optimizer_adafactor. Adafactor. Everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerAdafactor(module *Module, options *AdafactorOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14626,10 +14628,10 @@ func OptimizerAdafactor(module *Module, options *AdafactorOptions) (out *Optimiz
 // OptimizerMuon is accel_optimizer_muon. Muon. Only for matrices: biases, norms and embeddings belong to an AdamW
 // beside it. Everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there; INVALID_ARGUMENT names a parameter that has not two dimensions.
+// Returns: See there; INVALID_ARGUMENT names a parameter that has not two dimensions.
 func OptimizerMuon(module *Module, options *MuonOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14654,10 +14656,10 @@ func OptimizerMuon(module *Module, options *MuonOptions) (out *Optimizer, err er
 // the moments in float32, so that AdamW can load it, and the reverse. amsgrad and float64 are refused. Everything
 // else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerAdamw8bit(module *Module, options *AdamOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14680,10 +14682,10 @@ func OptimizerAdamw8bit(module *Module, options *AdamOptions) (out *Optimizer, e
 // OptimizerLomo is accel_optimizer_lomo. LOMO. accel_lomo_backward() updates; accel_optimizer_step() and
 // accel_optimizer_zero_grad() have nothing left to do. Everything else as accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerLomo(module *Module, options *LomoOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14706,10 +14708,10 @@ func OptimizerLomo(module *Module, options *LomoOptions) (out *Optimizer, err er
 // OptimizerAdalomo is accel_optimizer_adalomo. AdaLomo, by accel_lomo_backward() as LOMO. Everything else as
 // accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerAdalomo(module *Module, options *AdalomoOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14732,10 +14734,10 @@ func OptimizerAdalomo(module *Module, options *AdalomoOptions) (out *Optimizer, 
 // OptimizerScheduleFreeSGD is accel_optimizer_schedule_free_sgd. Schedule-free SGD. Everything else as
 // accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerScheduleFreeSGD(module *Module, options *ScheduleFreeSGDOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14758,10 +14760,10 @@ func OptimizerScheduleFreeSGD(module *Module, options *ScheduleFreeSGDOptions) (
 // OptimizerScheduleFreeAdamw is accel_optimizer_schedule_free_adamw. Schedule-free AdamW. Everything else as
 // accel_optimizer_adamw().
 //
-//   - module: As there.
-//   - options: As there.
+//   - module: See there.
+//   - options: See there.
 //
-// Returns: As there.
+// Returns: See there.
 func OptimizerScheduleFreeAdamw(module *Module, options *ScheduleFreeAdamwOptions) (out *Optimizer, err error) {
 	var given arguments
 	defer given.end()
@@ -14786,8 +14788,8 @@ func OptimizerScheduleFreeAdamw(module *Module, options *ScheduleFreeAdamwOption
 //
 //   - module: Its trainable parameters become the first group; NULL: groups are added later.
 //   - stateNames: The keys of the states in the state dict; "step" is there anyway.
-//   - lr: Of groups that have none of their own.
-//   - weightDecay: Of groups that have none of their own.
+//   - lr: The learning rate of groups that have none of their own.
+//   - weightDecay: The learning rate of groups that have none of their own.
 //   - update: Called for each parameter with a gradient.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -14807,7 +14809,7 @@ func NewOptimizer(module *Module, stateNames []string, lr float64, weightDecay f
 
 // OptimizerFromCallbacks is accel_optimizer_from_callbacks. An optimizer that the application implements as a whole.
 // Prepared, it steps when gradients are complete and have not overflowed, and is saved with the training state, as
-// the others are. Its parameters are told by accel_optimizer_add_group(); learning rates that schedulers of the
+// the others are. Its parameters are given by accel_optimizer_add_group(); learning rates that schedulers of the
 // library set are read by accel_optimizer_lr().
 //
 //   - save: Its state.
@@ -14924,7 +14926,7 @@ func (optimizer *Optimizer) ZeroGrad(setToNone bool) error {
 //
 //   - optimizer: An optimizer.
 //
-// Returns: 1 when the latest update was skipped. Waits for a device that has yet to tell.
+// Returns: 1 when the latest update was skipped. Waits for the device where the result is not known yet.
 func (optimizer *Optimizer) StepWasSkipped() bool {
 	result := C.accel_optimizer_step_was_skipped(optimizer.c())
 	runtime.KeepAlive(optimizer)
@@ -15024,7 +15026,7 @@ func (optimizer *Optimizer) Setting(group int, name string) (out float64, err er
 //
 //   - optimizer: An optimizer.
 //   - group: From 0.
-//   - name: As above; "lr" and "weight_decay" too.
+//   - name: See above; "lr" and "weight_decay" too.
 //   - value: Within the bounds of the option.
 //
 // Returns: ACCEL_OK, NOT_FOUND or INVALID_ARGUMENT.
@@ -15072,7 +15074,7 @@ func (optimizer *Optimizer) StateDict() (out any, err error) {
 // LoadStateDict is accel_optimizer_load_state_dict. Takes back the state of an optimizer.
 //
 //   - optimizer: An optimizer.
-//   - stateDict: As accel_optimizer_state_dict() returns it; copied.
+//   - stateDict: A state dict in the form of accel_optimizer_state_dict(); copied.
 //
 // Returns: ACCEL_OK, SHAPE_MISMATCH or INVALID_ARGUMENT; nothing changes then.
 func (optimizer *Optimizer) LoadStateDict(stateDict any) error {
@@ -15127,7 +15129,7 @@ func SchedulerGroupLambda(optimizer *Optimizer, lambda LRGroupLambdaFunc) (out *
 
 // SchedulerStepLR is accel_scheduler_step_lr. Multiplies by gamma every step_size steps.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - stepSize: At least 1.
 //   - gamma: The factor.
 //
@@ -15147,10 +15149,10 @@ func SchedulerStepLR(optimizer *Optimizer, stepSize int64, gamma float64) (out *
 // SchedulerCosine is accel_scheduler_cosine. Rises linearly for warmup_steps, then falls along half a cosine to
 // min_factor at total_steps.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - warmupSteps: Steps.
 //   - totalSteps: Steps.
-//   - minFactor: Of the initial rate.
+//   - minFactor: The lowest factor of the initial rate.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func SchedulerCosine(optimizer *Optimizer, warmupSteps int64, totalSteps int64, minFactor float64) (out *Scheduler, err error) {
@@ -15168,7 +15170,7 @@ func SchedulerCosine(optimizer *Optimizer, warmupSteps int64, totalSteps int64, 
 // SchedulerLinearWarmup is accel_scheduler_linear_warmup. Rises linearly for warmup_steps, then falls linearly to 0
 // at total_steps.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - warmupSteps: Steps.
 //   - totalSteps: Steps.
 //
@@ -15188,7 +15190,7 @@ func SchedulerLinearWarmup(optimizer *Optimizer, warmupSteps int64, totalSteps i
 // SchedulerCosineHardRestarts is accel_scheduler_cosine_hard_restarts. Rises linearly for warmup_steps, then falls
 // num_cycles times along half a cosine to 0, each time from the full rate.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - warmupSteps: Steps.
 //   - totalSteps: Steps.
 //   - numCycles: At least 1.
@@ -15208,7 +15210,7 @@ func SchedulerCosineHardRestarts(optimizer *Optimizer, warmupSteps int64, totalS
 
 // SchedulerConstantWithWarmup is accel_scheduler_constant_with_warmup. Rises linearly for warmup_steps, and stays.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - warmupSteps: Steps.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -15227,7 +15229,7 @@ func SchedulerConstantWithWarmup(optimizer *Optimizer, warmupSteps int64) (out *
 // SchedulerInverseSqrt is accel_scheduler_inverse_sqrt. Rises linearly for warmup_steps, then falls as 1 / sqrt((step
 // + timescale - warmup_steps) / timescale).
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - warmupSteps: Steps.
 //   - timescale: ACCEL_UNSET_INT64: warmup_steps, or 10000 without a warm-up.
 //
@@ -15246,7 +15248,7 @@ func SchedulerInverseSqrt(optimizer *Optimizer, warmupSteps int64, timescale int
 
 // SchedulerMultiStep is accel_scheduler_multi_step. Multiplies by gamma at each milestone.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - milestones: Steps, in any order; a repeated one counts twice.
 //   - gamma: The factor.
 //
@@ -15266,7 +15268,7 @@ func SchedulerMultiStep(optimizer *Optimizer, milestones []int64, gamma float64)
 // SchedulerConstant is accel_scheduler_constant. The initial rate times factor for total_iters steps, then the
 // initial rate.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - factor: Above 0, at most 1.
 //   - totalIters: At least 1.
 //
@@ -15286,7 +15288,7 @@ func SchedulerConstant(optimizer *Optimizer, factor float64, totalIters int64) (
 // SchedulerLinear is accel_scheduler_linear. From start_factor to end_factor of the initial rate in total_iters
 // steps, along a line.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - startFactor: Above 0, at most 1.
 //   - endFactor: 0 to 1.
 //   - totalIters: At least 1.
@@ -15306,7 +15308,7 @@ func SchedulerLinear(optimizer *Optimizer, startFactor float64, endFactor float6
 
 // SchedulerExponential is accel_scheduler_exponential. Multiplies by gamma in each step.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - gamma: The factor.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -15325,7 +15327,7 @@ func SchedulerExponential(optimizer *Optimizer, gamma float64) (out *Scheduler, 
 // SchedulerPolynomial is accel_scheduler_polynomial. The initial rate times (1 - step / total_iters) to the power,
 // and 0 from total_iters on.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - totalIters: At least 1.
 //   - power: Not negative.
 //
@@ -15345,7 +15347,7 @@ func SchedulerPolynomial(optimizer *Optimizer, totalIters int64, power float64) 
 // SchedulerCosineAnnealing is accel_scheduler_cosine_annealing. From the initial rate to eta_min in t_max steps along
 // half a cosine, and back in the next t_max (Loshchilov, Hutter, 2017, without the restarts).
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - tMax: At least 1.
 //   - etaMin: The lowest rate.
 //
@@ -15365,7 +15367,7 @@ func SchedulerCosineAnnealing(optimizer *Optimizer, tMax int64, etaMin float64) 
 // SchedulerCosineWarmRestarts is accel_scheduler_cosine_warm_restarts. From the initial rate to eta_min along half a
 // cosine, again and again: in t_0 steps, then in t_0 * t_mult, ... (Loshchilov, Hutter, "SGDR", 2017).
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - t0: At least 1.
 //   - tMult: At least 1.
 //   - etaMin: The lowest rate.
@@ -15444,7 +15446,7 @@ func SchedulerCyclic(optimizer *Optimizer, baseLR float64, maxLR float64, option
 // SchedulerPlateau is accel_scheduler_plateau. Reduces the rates when a metric does not get better any more. It steps
 // with accel_scheduler_step_metric() only.
 //
-//   - optimizer: As above.
+//   - optimizer: See above.
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -15552,7 +15554,7 @@ func (scheduler *Scheduler) Step() error {
 // however many ranks there are.
 //
 //   - scheduler: One made by accel_scheduler_plateau(), or the prepared one of it.
-//   - metric: The same on all ranks. NaN is not an improvement.
+//   - metric: The metric, equal on all ranks. NaN is not an improvement.
 //
 // Returns: ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.
 func (scheduler *Scheduler) StepMetric(metric float64) error {
@@ -15620,7 +15622,7 @@ func (scheduler *Scheduler) StateDict() (out any, err error) {
 // were made: a setting that differs is reported as a warning.
 //
 //   - scheduler: A scheduler of the same kind.
-//   - stateDict: As above, or as torch made it.
+//   - stateDict: See above, or as torch made it.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT; nothing changes then.
 func (scheduler *Scheduler) LoadStateDict(stateDict any) error {
@@ -15728,7 +15730,7 @@ func DatasetRagged(values []*Tensor, offsets *Tensor) (out *Dataset, err error) 
 // without a header (.bin), as tokens are stored.
 //
 //   - path: The file. One that begins as .npy is one.
-//   - dtype: Of the numbers; for .npy ACCEL_UNSET, or what it must be.
+//   - dtype: The dtype of the numbers; for .npy ACCEL_UNSET, or the dtype that the file must have.
 //
 // Returns: ACCEL_OK, NOT_FOUND, TYPE_MISMATCH, UNSUPPORTED, or CORRUPT for a file that was cut short.
 func TensorMapFile(path string, dtype Dtype) (out *Tensor, err error) {
@@ -15915,7 +15917,7 @@ func DatasetImages(folder string, options *ImageOptions) (out *Dataset, err erro
 // DatasetArrow is accel_dataset_arrow. A record batch of Arrow; an item is a map from columns to rows. Numbers, bool,
 // text, and lists of numbers; numbers stay where they are.
 //
-//   - schema: Of the batch; consumed in any case.
+//   - schema: The schema of the batch; consumed in any case.
 //   - array: The batch; consumed in any case. It is released when nothing uses its memory any more.
 //   - nullValue: Stands for nulls, with "" for text and no entries for lists; ACCEL_UNSET_DOUBLE: a null is an error.
 //
@@ -15935,9 +15937,9 @@ func DatasetArrow(schema unsafe.Pointer, array unsafe.Pointer, nullValue float64
 // IPC files, Parquet files and tables.
 //
 //   - stream: Read to its end; consumed in any case.
-//   - nullValue: As in accel_dataset_arrow().
+//   - nullValue: Same as accel_dataset_arrow().
 //
-// Returns: As accel_dataset_arrow(); IO when the stream fails.
+// Returns: Same as accel_dataset_arrow(); IO when the stream fails.
 func DatasetArrowStream(stream unsafe.Pointer, nullValue float64) (out *Dataset, err error) {
 	var cOut *C.accel_dataset_t
 	var failure C.go_failure
@@ -15949,8 +15951,8 @@ func DatasetArrowStream(stream unsafe.Pointer, nullValue float64) (out *Dataset,
 	return
 }
 
-// NewDataset is accel_dataset_create. The program's own items by number. They are made on the thread of the outer
-// call; a loader with workers calls from several threads at once.
+// NewDataset is accel_dataset_create. A map-style dataset whose items the program makes. They are made on the thread
+// of the outer call; a loader with workers calls from several threads at once.
 //
 //   - length: Says how many there are.
 //   - item: Makes one.
@@ -15992,7 +15994,7 @@ func DatasetCreateStream(begin StreamBeginFunc, next StreamNextFunc, skip Stream
 
 // AsStream is accel_dataset_as_stream. The items of a dataset as a stream.
 //
-//   - dataset: Items by number.
+//   - dataset: A map-style dataset.
 //   - seed: Another order in each epoch, as of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their
 //     numbers.
 //
@@ -16012,9 +16014,9 @@ func (dataset *Dataset) AsStream(seed int64) (out *Dataset, err error) {
 // DatasetMerge is accel_dataset_merge. Several datasets as one stream: where each item comes from is drawn by weight,
 // from seed and epoch alone, so that the order is the same in every run and on every rank.
 //
-//   - sources: Streams, or items by number in their order.
+//   - sources: Streams, or map-style datasets, which are read in the order of their items.
 //   - weights: A list with a number above 0 for each; their sum may be anything. NULL: all the same.
-//   - seed: Of the draws.
+//   - seed: The seed of the draws.
 //   - end: ACCEL_MERGE_END_*.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -16042,7 +16044,7 @@ func DatasetMerge(sources []*Dataset, weights any, seed int64, end MergeEnd) (ou
 
 // DatasetConcatenate is accel_dataset_concatenate. Datasets one behind the other.
 //
-//   - datasets: Items by number.
+//   - datasets: Map-style datasets.
 //
 // Returns: ACCEL_OK, INVALID_ARGUMENT, or UNSUPPORTED for a stream.
 func DatasetConcatenate(datasets []*Dataset) (out *Dataset, err error) {
@@ -16139,7 +16141,7 @@ func SamplerSequential(length int64) (out *Sampler, err error) {
 }
 
 // SamplerSeedableRandom is accel_sampler_seedable_random. A new order in every epoch, the same in every run and on
-// every rank: the permutation of generator(seed + epoch), as the reference's SeedableRandomSampler.
+// every rank: the permutation of generator(seed + epoch), as Accelerate's SeedableRandomSampler.
 //
 //   - length: How many.
 //   - seed: The data seed.
@@ -16162,7 +16164,7 @@ func SamplerSeedableRandom(length int64, seed int64) (out *Sampler, err error) {
 //   - length: Items.
 //   - numSamples: Draws of an epoch.
 //   - replacement: 1: an item may come again at once.
-//   - seed: Of generator(seed + epoch).
+//   - seed: The seed of generator(seed + epoch).
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func SamplerRandomDraws(length int64, numSamples int64, replacement bool, seed int64) (out *Sampler, err error) {
@@ -16181,7 +16183,7 @@ func SamplerRandomDraws(length int64, numSamples int64, replacement bool, seed i
 //   - weights: Of each item, of any sum; an item of weight 0 is never drawn.
 //   - numSamples: Draws of an epoch.
 //   - replacement: 1: an item may be drawn again. 0: num_samples is at most the number of weights above 0.
-//   - seed: Of generator(seed + epoch).
+//   - seed: The seed of generator(seed + epoch).
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func SamplerWeighted(weights []float64, numSamples int64, replacement bool, seed int64) (out *Sampler, err error) {
@@ -16199,7 +16201,7 @@ func SamplerWeighted(weights []float64, numSamples int64, replacement bool, seed
 //
 //   - indices: From 0; they may repeat.
 //   - shuffle: 1: a new order in every epoch. 0: as given.
-//   - seed: Of generator(seed + epoch).
+//   - seed: The seed of generator(seed + epoch).
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func SamplerSubset(indices []int64, shuffle bool, seed int64) (out *Sampler, err error) {
@@ -16220,7 +16222,7 @@ func SamplerSubset(indices []int64, shuffle bool, seed int64) (out *Sampler, err
 //   - lengths: Of each item.
 //   - batchSize: The loader's, of all ranks together.
 //   - groupBatches: Batches that are sorted together; ACCEL_UNSET_INT64: a quarter of all, from 1 to 50.
-//   - seed: Of generator(seed + epoch).
+//   - seed: The seed of generator(seed + epoch).
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func SamplerLengthGrouped(lengths []int64, batchSize int64, groupBatches int64, seed int64) (out *Sampler, err error) {
@@ -16241,7 +16243,7 @@ func SamplerLengthGrouped(lengths []int64, batchSize int64, groupBatches int64, 
 //   - numReplicas: Ranks.
 //   - rank: This one.
 //   - shuffle: 1: of the permutation of generator(seed + epoch). 0: of the sequence.
-//   - seed: The same on all ranks.
+//   - seed: Equal on all ranks.
 //   - dropLast: 1: a tail that does not reach all ranks is left out; 0: it is filled up with items from the start.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -16517,7 +16519,7 @@ func (loader *Dataloader) StateDict() (out any, err error) {
 // taken. With another number of ranks, or another batch size, it begins with the next item of all ranks' order.
 //
 //   - loader: A loader over the same data; threads and prefetch may differ.
-//   - stateDict: As above.
+//   - stateDict: See above.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func (loader *Dataloader) LoadStateDict(stateDict any) error {
@@ -16616,7 +16618,7 @@ func TokenizerLoad(path string) (out *Tokenizer, err error) {
 //   - json: The content of a tokenizer.json.
 //   - config: The content of a tokenizer_config.json, or NULL.
 //
-// Returns: As accel_tokenizer_load().
+// Returns: Same as accel_tokenizer_load().
 func TokenizerFromJSON(json string, config string) (out *Tokenizer, err error) {
 	var given arguments
 	defer given.end()
@@ -16634,7 +16636,7 @@ func TokenizerFromJSON(json string, config string) (out *Tokenizer, err error) {
 //
 //   - tokenizer: A tokenizer.
 //   - text_: STRING or BYTES, or a list of two: a pair.
-//   - options: NULL: defaults. Those of batches do not count.
+//   - options: NULL: defaults. Options of batches are ignored.
 //
 // Returns: ACCEL_OK; TYPE_MISMATCH; INVALID_ARGUMENT for BYTES that are not UTF-8, with the position, and for a
 // max_length that the special tokens do not fit in.
@@ -16665,8 +16667,8 @@ func (tokenizer *Tokenizer) Encode(text_ any, options *EncodeOptions) (out *Tens
 //   - texts: A list of texts or pairs, as accel_tokenizer_encode() takes them.
 //   - options: NULL: defaults.
 //
-// Returns: As accel_tokenizer_encode(), with the number of the text; INVALID_ARGUMENT for texts of different lengths
-// without a padding token.
+// Returns: Same as accel_tokenizer_encode(), with the number of the text; INVALID_ARGUMENT for texts of different
+// lengths without a padding token.
 func (tokenizer *Tokenizer) EncodeBatch(texts any, options *EncodeOptions) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -16778,7 +16780,7 @@ func (stream *DecodeStream) Finish() (out any, err error) {
 // TokenToID is accel_tokenizer_token_to_id. The id of a token.
 //
 //   - tokenizer: A tokenizer.
-//   - token: As it stands in the vocabulary.
+//   - token: The token, written as in the vocabulary.
 //
 // Returns: ACCEL_OK or NOT_FOUND.
 func (tokenizer *Tokenizer) TokenToID(token string) (out int64, err error) {
@@ -16875,10 +16877,10 @@ func (tokenizer *Tokenizer) ChatText(messages any, options *ChatOptions) (out an
 // template has put there itself.
 //
 //   - tokenizer: A tokenizer.
-//   - messages: As accel_tokenizer_chat_text().
-//   - options: As accel_tokenizer_chat_text().
+//   - messages: Same as accel_tokenizer_chat_text().
+//   - options: Same as accel_tokenizer_chat_text().
 //
-// Returns: As accel_tokenizer_chat_text().
+// Returns: Same as accel_tokenizer_chat_text().
 func (tokenizer *Tokenizer) EncodeChat(messages any, options *ChatOptions) (out *Tensor, err error) {
 	var given arguments
 	defer given.end()
@@ -16954,8 +16956,8 @@ func DatasetChats(path string, suffix string, tokenizer *Tokenizer, maxLength in
 // SplitLayers is accel_split_layers. Splits the layers of a model over the ranks along the axis "tensor" of the mesh,
 // in place, ahead of accel_prepare_model(), which then takes them as they are. For models that no process has the
 // memory of: one without memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model()
-// reads of each weight only what this rank stores. Of other models a rank has one whole parameter after the other.
-// What has no memory yet when the model is prepared gets its layer's initial values, those of a model that is not
+// reads of each weight only what this rank stores. For other models a rank has one whole parameter after the other. A
+// parameter without memory when the model is prepared gets its layer's initial values, those of a model that is not
 // split.
 //
 //   - state: A state.
@@ -17051,7 +17053,7 @@ func (state *State) ContextParallelGather(part *Tensor, dim int64) (out *Tensor,
 // ContextParallelPositions is accel_context_parallel_positions. The positions that this rank of the axis context has.
 //
 //   - state: A state.
-//   - length: That of the whole sequence.
+//   - length: The length of the whole sequence.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for a length that cannot be split.
 func (state *State) ContextParallelPositions(length int64) (out *Tensor, err error) {
@@ -17185,7 +17187,7 @@ func (state *State) ParallelReduceScatter(input *Tensor, dim int64) (out *Tensor
 //   - join: Different dimensions; negative: from the last one.
 //   - whole: The size of `join` in the result; -1: the number of ranks times that of the part.
 //
-// Returns: As accel_parallel_gather().
+// Returns: Same as accel_parallel_gather().
 func (state *State) ParallelAllToAll(input *Tensor, split int64, join int64, whole int64) (out *Tensor, err error) {
 	var cOut *C.accel_tensor_t
 	var failure C.go_failure
@@ -17199,12 +17201,12 @@ func (state *State) ParallelAllToAll(input *Tensor, split int64, join int64, who
 	return
 }
 
-// ParallelClassScores is accel_parallel_class_scores. Class scores of which this rank has some classes, such as those
-// of a language model's head over a part of its vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the
+// ParallelClassScores is accel_parallel_class_scores. Logits of which this rank has some classes, such as those of a
+// language model's head over a part of its vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the
 // result, of a view of it or of some of its rows are the loss over all classes, with targets and class weights of
 // all. Each such loss is one exchange of 3 numbers a row, or 4 with label smoothing; its backward has none. The
-// gradient of what the scores were computed from is a term of a sum: accel_parallel_copy() before the head sums it.
-// Softmax, argmax, topk and logsumexp of such scores are UNSUPPORTED. Scores without a graph, as in an evaluation,
+// gradient of what the logits were computed from is a term of a sum: accel_parallel_copy() before the head sums it.
+// Softmax, argmax, topk and logsumexp of such logits are UNSUPPORTED. Logits without a graph, as in an evaluation,
 // are gathered, and so whole.
 //
 //   - state: A state, or the group of an axis.
@@ -17228,7 +17230,7 @@ func (state *State) ParallelClassScores(scores *Tensor, classes int64) (out *Ten
 
 // PipelineForward is accel_pipeline_forward. Passes a batch through the stages of a model, which are on the ranks of
 // the state in their order: each rank computes its stage of one chunk of rows, and sends what the stage returns to
-// the next rank, while the former one computes the next chunk. No gradients are recorded. What passes are trees of
+// the next rank, while the former one computes the next chunk. No gradients are recorded. Stages pass trees of
 // tensors, numbers and texts, of any sizes. With several rounds the first stage gets for a chunk, in each round but
 // the first, what the last stage returned for it in the round before: a model that generates passes on the tokens,
 // and with as many chunks as ranks all stages compute at once. A chunk is at its end when a stage returns NONE: no
@@ -17302,13 +17304,13 @@ func PipelineCreate(parts []*Module) (out *Module, err error) {
 // and may leave out what their stages do not take.
 //
 //   - state: A state.
-//   - module: What accel_prepare_model() gave. Its accel_module_call() computes a forward alone, and only in
-//     evaluation, if the axis pipeline has several ranks.
+//   - module: A prepared model. Its accel_module_call() computes a forward alone, and only in evaluation, if the axis
+//     pipeline has several ranks.
 //   - inputs: On the rank with the first stage, a tensor, a list or tuple of the model's inputs, or a map by their
 //     names; dimension 0 of each tensor has the rows. NULL on others.
 //   - targets: On the rank with the last stage, what the loss compares with: tensors with as many rows. NULL on
 //     others.
-//   - lossName: "cross_entropy", the mean over the labels other than -100, [...], of class scores [..., classes];
+//   - lossName: "cross_entropy", the mean over the labels other than -100, [...], of logits [..., classes];
 //     "cross_entropy_sum", as accel_backward_sum() with their number; NULL: `loss`, or the loss that the model
 //     returns.
 //   - loss: The program's own, called on the rank with the last stage; NULL beside a loss_name.
@@ -17344,7 +17346,7 @@ func (state *State) PipelineStep(module *Module, inputs any, targets any, lossNa
 // PipelineDescribe is accel_pipeline_describe. The stages of a prepared model: which parts each has, on which rank,
 // with how many parameters, the memory that these take, and the share of the costs.
 //
-//   - module: What accel_prepare_model() gave.
+//   - module: A prepared model.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.
 func PipelineDescribe(module *Module) (out string, err error) {
@@ -17412,7 +17414,7 @@ func (state *State) GradScalerState() (out any, err error) {
 // two steps.
 //
 //   - state: A state whose losses are scaled.
-//   - scalerState: What accel_grad_scaler_state() gave, or a state of torch.amp.GradScaler.
+//   - scalerState: A state of accel_grad_scaler_state(), or a state of torch.amp.GradScaler.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT that names what is missing or wrong; INVALID_STATE when losses are not scaled.
 func (state *State) LoadGradScalerState(scalerState any) error {
@@ -17640,7 +17642,7 @@ func (state *State) SetFp8Filter(filter Fp8FilterFunc) error {
 
 // Fp8Describe is accel_fp8_describe. Describes the 8-bit layers of a prepared model.
 //
-//   - module: What accel_prepare_model() gave.
+//   - module: A prepared model.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for a module that is not prepared.
 func Fp8Describe(module *Module) (out any, err error) {
@@ -17712,7 +17714,7 @@ func (state *State) LomoBackward(loss *Tensor, lr float64) error {
 //   - count_: Items in this micro-batch on this rank; 0 when all of them are padding.
 //   - options: NULL: defaults.
 //
-// Returns: As accel_backward(); INVALID_ARGUMENT for a negative count.
+// Returns: Same as accel_backward(); INVALID_ARGUMENT for a negative count.
 func (state *State) BackwardSum(lossSum *Tensor, count_ int64, options *BackwardOptions) error {
 	var given arguments
 	defer given.end()
@@ -17807,7 +17809,7 @@ func (state *State) LocalSGD(module *Module, localSGDSteps int64, options *Local
 
 // LocalSGDStep is accel_local_sgd_step. Counts a step of the optimizer, and averages the weights when it is time to.
 //
-//   - scope: Of accel_local_sgd_begin().
+//   - scope: A scope of accel_local_sgd_begin().
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for another scope; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
 func LocalSGDStep(scope *Scope) (averaged bool, err error) {
@@ -17825,7 +17827,7 @@ func LocalSGDStep(scope *Scope) (averaged bool, err error) {
 // LocalSGDStateDict is accel_local_sgd_state_dict. Gets the state that a resumed run needs besides the weights: the
 // steps, and the weights and momentum of the outer optimizer.
 //
-//   - scope: Of accel_local_sgd_begin().
+//   - scope: A scope of accel_local_sgd_begin().
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for another scope.
 func LocalSGDStateDict(scope *Scope) (out any, err error) {
@@ -17842,8 +17844,8 @@ func LocalSGDStateDict(scope *Scope) (out any, err error) {
 
 // LocalSGDLoadStateDict is accel_local_sgd_load_state_dict. Takes that state back.
 //
-//   - scope: Of accel_local_sgd_begin(), with the same options.
-//   - stateDict: As above; copied.
+//   - scope: A scope of accel_local_sgd_begin(), with the same options.
+//   - stateDict: See above; copied.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT, SHAPE_MISMATCH; nothing changes then.
 func LocalSGDLoadStateDict(scope *Scope, stateDict any) error {
@@ -17988,7 +17990,7 @@ func (state *State) ClipGradNorm(module *Module, maxNorm float64, normType float
 //   - module: Its parameters.
 //   - clipValue: Not negative.
 //
-// Returns: As accel_clip_grad_norm().
+// Returns: Same as accel_clip_grad_norm().
 func (state *State) ClipGradValue(module *Module, clipValue float64) error {
 	var failure C.go_failure
 	code := C.go_accel_clip_grad_value(state.c(), module.c(), C.double(clipValue), &failure)
@@ -18035,7 +18037,7 @@ func (state *State) StepCapture(step *Module, options *CaptureOptions) (out *Mod
 
 // StepCaptureCounts is accel_step_capture_counts. Counts what a captured step has done.
 //
-//   - step: Of accel_step_capture().
+//   - step: A step of accel_step_capture().
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for another module.
 func StepCaptureCounts(step *Module) (steps int64, captures int64, replays int64, err error) {
@@ -18121,7 +18123,7 @@ func (parameters *Parameters) Module() (out *Module, err error) {
 // accel_accumulate_begin(), accel_parameters_grad_ready(), accel_parameters_synchronize(), accel_clip_grad_norm(),
 // accel_optimizer_step() and accel_optimizer_zero_grad().
 //
-//   - parameters: What accel_parameters_register() or accel_parameters_create() returned.
+//   - parameters: Parameters of accel_parameters_register() or accel_parameters_create().
 //   - optimizer: A prepared optimizer of their module.
 //   - gradients: A map of the names of trainable parameters to tensors of their shapes, on any device, in any
 //     floating dtype and with any strides. Only read, and not after the call. Gradients in the memory of
@@ -18188,7 +18190,7 @@ func NewParameters(state *State, module *Module, options *ParametersOptions) (ou
 // and of this micro-batch only.
 //
 //   - parameters: The parameters.
-//   - index: Of the parameter.
+//   - index: The index of the parameter.
 //
 // Returns: ACCEL_OK or INVALID_ARGUMENT.
 func (parameters *Parameters) Gradient(index int) (out *Tensor, err error) {
@@ -18208,7 +18210,7 @@ func (parameters *Parameters) Gradient(index int) (out *Tensor, err error) {
 // several threads, while none of the rank calls another collective.
 //
 //   - parameters: The parameters.
-//   - index: Of the parameter.
+//   - index: The index of the parameter.
 //   - gradient: Copied in the first micro-batch of a window, added in the others. NULL: the application has written,
 //     or in later micro-batches added, it in the memory of accel_parameters_gradient().
 //
@@ -18276,7 +18278,7 @@ func (parameters *Parameters) Unshard(module string, wait int32) error {
 // rows of this rank again.
 //
 //   - parameters: The parameters.
-//   - module: As there.
+//   - module: See there.
 //
 // Returns: ACCEL_OK; NOT_FOUND that lists the modules.
 func (parameters *Parameters) Reshard(module string) error {
@@ -18536,8 +18538,8 @@ func (state *State) FindExecutableBatchSize(function BatchSizeFunc, reduce Reduc
 	return
 }
 
-// FreeMemory is accel_free_memory. Lets go of all prepared objects, of the memory that is kept for the next large CPU
-// tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. Objects
+// FreeMemory is accel_free_memory. Lets go of all prepared objects, of the memory that is cached for the next large
+// CPU tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. Objects
 // registered for checkpoints stay.
 //
 //   - state: A state.
@@ -18550,8 +18552,9 @@ func (state *State) FreeMemory() error {
 	return status(code, failure)
 }
 
-// EmptyCache is accel_empty_cache. Returns memory that is kept for later tensors to the system and to other programs:
-// memory of large CPU tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
+// EmptyCache is accel_empty_cache. Returns memory that is cached for later tensors to the system and to other
+// programs: memory of large CPU tensors, of large results of a gather or a reduce, and of the device. Memory in use
+// stays.
 //
 //   - state: A state.
 //
@@ -18610,7 +18613,7 @@ func ComputeModuleSizes(module *Module, options *DeviceMapOptions, buffersOnly b
 
 // GetModuleLeaves is accel_get_module_leaves. The names in a map of sizes that have nothing below them.
 //
-//   - sizes: What accel_compute_module_sizes() gave.
+//   - sizes: The map of accel_compute_module_sizes().
 //
 // Returns: ACCEL_OK; TYPE_MISMATCH.
 func GetModuleLeaves(sizes any) (out any, err error) {
@@ -18636,7 +18639,7 @@ func GetModuleLeaves(sizes any) (out any, err error) {
 //   - module: A model.
 //   - options: NULL: defaults. dtype, special_dtypes and no_split_module_classes have an effect.
 //
-// Returns: As accel_compute_module_sizes().
+// Returns: Same as accel_compute_module_sizes().
 func GetMaxLayerSize(module *Module, options *DeviceMapOptions) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -18785,7 +18788,7 @@ func GetMaxMemory(maxMemory any) (out any, err error) {
 //   - maxMemory: A map, or NONE, of which a single accelerator then gets 90 %.
 //   - options: NULL: defaults. dtype, special_dtypes, no_split_module_classes and low_zero have an effect.
 //
-// Returns: As accel_get_max_memory(); NOT_FOUND for a dtype that is not known.
+// Returns: Same as accel_get_max_memory(); NOT_FOUND for a dtype that is not known.
 func GetBalancedMemory(module *Module, maxMemory any, options *DeviceMapOptions) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -18941,9 +18944,10 @@ func VerifyDeviceMap(module *Module) (out bool, err error) {
 //
 //   - module: A model.
 //   - checkpoint: A file of safetensors or of torch, an index of several, or a folder with one of them.
-//   - deviceMap: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What
-//     is on "disk" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the
-//     checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
+//   - deviceMap: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. A
+//     weight on "disk" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to
+//     the checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written
+//     there.
 //   - options: NULL: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
 //
 // Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected or missing with strict; SHAPE_MISMATCH;
@@ -18972,14 +18976,15 @@ func LoadCheckpointInModel(module *Module, checkpoint string, deviceMap any, opt
 //
 //   - state: With broadcast_from_rank0 that whose ranks get the weights, unless it is in the options; else NULL.
 //   - module: A model, usually of accel_init_empty_weights_begin().
-//   - checkpoint: As above.
+//   - checkpoint: See above.
 //   - deviceMap: A map, or one of "auto" (as "balanced"), "balanced", "balanced_low_0", "sequential"; NONE: the
-//     weights are loaded, and nothing is dispatched. What is on "disk" stays in the files of the checkpoint. What
-//     these lack and the model has in memory, and all of it with broadcast_from_rank0, is written to offload_folder.
+//     weights are loaded, and nothing is dispatched. Weights on "disk" stay in the files of the checkpoint. Weights
+//     that these lack and the model has in memory, and all of them with broadcast_from_rank0, are written to
+//     offload_folder.
 //   - maxMemory: A map device -> bytes for these, or NONE: what is free.
 //   - options: NULL: defaults.
 //
-// Returns: As accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.
+// Returns: Same as accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.
 func (state *State) LoadCheckpointAndDispatch(module *Module, checkpoint string, deviceMap any, maxMemory any, options *DispatchOptions) (outDeviceMap any, err error) {
 	var given arguments
 	defer given.end()
@@ -19037,8 +19042,8 @@ func DispatchModel(module *Module, deviceMap any, stateDict any, options *Dispat
 //     state dict has stay. NULL or NONE: its own.
 //   - options: NULL: defaults; main_device has no effect.
 //
-// Returns: As accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT without a
-// device for a model whose first parameter is a meta tensor.
+// Returns: Same as accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT
+// without a device for a model whose first parameter is a meta tensor.
 func CPUOffload(module *Module, device *Device, stateDict any, options *DispatchOptions) error {
 	var given arguments
 	defer given.end()
@@ -19061,7 +19066,7 @@ func CPUOffload(module *Module, device *Device, stateDict any, options *Dispatch
 //   - device: The CPU or an accelerator. NULL: the device of the first parameter.
 //   - options: NULL: defaults; main_device and offload_folder have no effect.
 //
-// Returns: As accel_cpu_offload(); IO.
+// Returns: Same as accel_cpu_offload(); IO.
 func DiskOffload(module *Module, offloadFolder string, device *Device, options *DispatchOptions) error {
 	var given arguments
 	defer given.end()
@@ -19153,7 +19158,7 @@ func AlignModuleDevice(module *Module, device *Device, body func(*Scope) error) 
 //   - module: A model.
 //   - inputs: A list of inputs by place for each batch.
 //
-// Returns: As accel_module_call(), of the first batch that failed.
+// Returns: Same as accel_module_call(), of the first batch that failed.
 func (module *Module) CallBatches(inputs []any) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -19224,13 +19229,13 @@ func (hook *OffloadHook) Remove() error {
 // below it along.
 //
 //   - module: A model.
-//   - storageDtype: Of parameters between forwards, such as float8_e4m3fn.
-//   - computeDtype: Of parameters in forwards.
+//   - storageDtype: The dtype of parameters between forwards, such as float8_e4m3fn.
+//   - computeDtype: The dtype of parameters in forwards.
 //   - skipModulesPattern: Regular expressions with commas between them: modules with a match in their path are left
 //     out. May be NULL.
 //   - skipModulesClasses: Names of classes with commas between them that are left out. May be NULL.
 //
-// Returns: ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a dtype that is not floating.
+// Returns: ACCEL_OK; INVALID_ARGUMENT for an invalid regular expression, or a dtype that is not floating.
 func AttachLayerwiseCasting(module *Module, storageDtype Dtype, computeDtype Dtype, skipModulesPattern string, skipModulesClasses string) error {
 	var given arguments
 	defer given.end()
@@ -19284,7 +19289,7 @@ func OffloadStateDict(folder string, stateDict any) error {
 
 // OffloadedWeights is accel_offloaded_weights. Opens offloaded weights without copying them.
 //
-//   - folder: With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name
+//   - folder: A folder with an index.json of accel_offload_state_dict() or of Accelerate, whose entries may also name
 //     tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
 //   - options: NULL: defaults.
 //
@@ -19425,8 +19430,8 @@ func (stream *WeightStream) EndPass() error {
 }
 
 // Save is accel_save. Writes a value to a file: complete under its name, or not at all. Tensors that are one and the
-// same are written once: the metadata of safetensors then says {other name: first name}, as the reference's
-// save_model writes it. Every rank that calls writes.
+// same are written once: the metadata of safetensors then says {other name: first name}, as Accelerate's save_model
+// writes it. Every rank that calls writes.
 //
 //   - value: A map name -> tensor; with safe_serialization=0 numbers, texts, tensors, and lists, tuples and maps of
 //     them.
@@ -19455,12 +19460,12 @@ func Save(value any, metadata any, path string, options *SaveOptions) error {
 // before the file is there.
 //
 //   - state: A state.
-//   - value: As there; only looked at where it is written.
-//   - metadata: As there; only looked at where it is written.
-//   - path: As there; only looked at where it is written.
+//   - value: See there; only looked at where it is written.
+//   - metadata: See there; only looked at where it is written.
+//   - path: See there; only looked at where it is written.
 //   - options: NULL: defaults.
 //
-// Returns: As there.
+// Returns: See there.
 func (state *State) SaveOnMainProcess(value any, metadata any, path string, options *SaveOptions) error {
 	var given arguments
 	defer given.end()
@@ -19481,7 +19486,7 @@ func (state *State) SaveOnMainProcess(value any, metadata any, path string, opti
 //
 //   - path: The file.
 //
-// Returns: As accel_load().
+// Returns: Same as accel_load().
 func LoadMetadata(path string) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -19532,8 +19537,8 @@ func Load(path string, options *LoadOptions) (out any, err error) {
 //   - deviceMap: A map path of a module -> device: tensors come there; those on "disk", and those that it does not
 //     name, are on the CPU. NONE or NULL: all are.
 //
-// Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files, and for metadata that do not
-// name a framework; INVALID_ARGUMENT for weights of another one than torch; TYPE_MISMATCH for a file of something
+// Returns: Same as accel_load(); CORRUPT for an index whose tensors are not in their files, and for metadata that do
+// not name a framework; INVALID_ARGUMENT for weights of another one than torch; TYPE_MISMATCH for a file of something
 // else; UNSUPPORTED for a device that is not there.
 func LoadStateDict(path string, deviceMap any) (out any, err error) {
 	var given arguments
@@ -19589,9 +19594,9 @@ func (state *State) SaveModel(module *Module, folder string, options *SaveModelO
 //   - folder: Made if missing. May be `source`, whose weights are then replaced.
 //   - options: NULL: defaults.
 //
-// Returns: As accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and
-// for a model whose layers have several kinds of int8 by rows, or such a kind beside others, or several compute
-// dtypes.
+// Returns: Same as accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the
+// source, and for a model whose layers have several kinds of int8 by rows, or such a kind beside others, or several
+// compute dtypes.
 func (state *State) SaveModelFolder(module *Module, source string, folder string, options *SaveModelOptions) error {
 	var given arguments
 	defer given.end()
@@ -19712,12 +19717,12 @@ func (state *State) CheckpointProgress() (written int64, total int64, err error)
 // positions of loaders, is a warning in the log that names it. All ranks must call.
 //
 //   - state: A state.
-//   - folder: What accel_save_state() wrote. NULL: the newest of automatic naming.
+//   - folder: A folder that accel_save_state() wrote. NULL: the newest of automatic naming.
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces
-// meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for the reference's files
-// of single ranks, for models that the program splits, and in an accumulation window of accel_backward_sum() with
+// meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for Accelerate's files of
+// single ranks, for models that the program splits, and in an accumulation window of accel_backward_sum() with
 // another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except
 // when an object refuses its own part: what was taken back before it stays.
 func (state *State) LoadState(folder string, options *LoadStateOptions) error {
@@ -19738,8 +19743,8 @@ func (state *State) LoadState(folder string, options *LoadStateOptions) error {
 // state. The main process writes it.
 //
 //   - state: A state.
-//   - name: Of its file, `custom_<name>.bin`; unique. NULL: `custom_checkpoint_<number>.pkl`, as in the reference,
-//     with the numbers of those without names in the order of their registration.
+//   - name: The name in its file, `custom_<name>.bin`; unique. NULL: `custom_checkpoint_<number>.pkl`, as in
+//     Accelerate, with the numbers of those without names in the order of their registration.
 //   - save: The functions; user_data and destroy belong to both.
 //   - load: The functions; user_data and destroy belong to both.
 //
@@ -19811,7 +19816,7 @@ func (state *State) RegisterLoadStatePreHook(hook CheckpointHookFunc) (id int64,
 // RemoveCheckpointHook is accel_remove_checkpoint_hook. Removes a hook of saves or loads.
 //
 //   - state: A state.
-//   - id: What accel_register_save_state_pre_hook() or accel_register_load_state_pre_hook() gave.
+//   - id: The id from accel_register_save_state_pre_hook() or accel_register_load_state_pre_hook().
 //
 // Returns: ACCEL_OK or NOT_FOUND.
 func (state *State) RemoveCheckpointHook(id int64) error {
@@ -19824,7 +19829,7 @@ func (state *State) RemoveCheckpointHook(id int64) error {
 // CheckpointVerify is accel_checkpoint_verify. Compares all files of a checkpoint with the sizes and hashes of its
 // manifest.
 //
-//   - folder: What accel_save_state() wrote.
+//   - folder: A folder that accel_save_state() wrote.
 //
 // Returns: ACCEL_OK, also with problems; NOT_FOUND for a folder without a manifest; CORRUPT when that is damaged
 // itself.
@@ -19843,7 +19848,7 @@ func CheckpointVerify(folder string) (out any, err error) {
 
 // CheckpointList is accel_checkpoint_list. The checkpoints below a folder.
 //
-//   - folder: Of a project, its `checkpoints`, or any whose sub-folders are checkpoints.
+//   - folder: A project's folder, its `checkpoints`, or any folder whose sub-folders are checkpoints.
 //
 // Returns: ACCEL_OK; NOT_FOUND for a folder that is not there.
 func CheckpointList(folder string) (out any, err error) {
@@ -19861,7 +19866,7 @@ func CheckpointList(folder string) (out any, err error) {
 
 // CheckpointShow is accel_checkpoint_show. Lists the content of a checkpoint.
 //
-//   - folder: What accel_save_state() or the reference wrote.
+//   - folder: A folder that accel_save_state() or Accelerate wrote.
 //
 // Returns: ACCEL_OK; NOT_FOUND; CORRUPT.
 func CheckpointShow(folder string) (out any, err error) {
@@ -19959,7 +19964,7 @@ func (state *State) LoadFsdpModel(module *Module, folder string, options *FsdpFi
 //   - folder: Where the file or the folder goes; made if missing. All ranks must see it.
 //   - options: NULL: defaults.
 //
-// Returns: As accel_save_fsdp_model(); INVALID_STATE for a parameter of no prepared model, which has no name.
+// Returns: Same as accel_save_fsdp_model(); INVALID_STATE for a parameter of no prepared model, which has no name.
 func (state *State) SaveFsdpOptimizer(optimizer *Optimizer, folder string, options *FsdpFileOptions) error {
 	var given arguments
 	defer given.end()
@@ -19983,7 +19988,7 @@ func (state *State) SaveFsdpOptimizer(optimizer *Optimizer, folder string, optio
 //   - folder: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
 //   - options: NULL: defaults.
 //
-// Returns: As accel_load_fsdp_model(); INVALID_STATE for other parameters or groups than were saved.
+// Returns: Same as accel_load_fsdp_model(); INVALID_STATE for other parameters or groups than were saved.
 func (state *State) LoadFsdpOptimizer(optimizer *Optimizer, folder string, options *FsdpFileOptions) error {
 	var given arguments
 	defer given.end()
@@ -20023,12 +20028,12 @@ func MergeWeights(folder string, destination string, options *MergeWeightsOption
 
 // InitTrackers is accel_init_trackers. Starts the trackers of a run, on the main process; on other ranks those that
 // ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added;
-// "wandb" and the reference's other trackers that are packages of Python are left out, with a warning in the log, as
-// is a tracker whose server cannot be reached.
+// "wandb" and Accelerate's other trackers that are packages of Python are left out, with a warning in the log, as is
+// a tracker whose server cannot be reached.
 //
 //   - state: A state.
 //   - projectName: The project. Characters that no file name may have become "_" in the folder's.
-//   - config: What the run was started with: a map, of any depth, which the trackers store; NULL: nothing.
+//   - config: The settings of the run: a map, of any depth, which the trackers store; NULL: nothing.
 //   - initKwargs: A map from a tracker's name to a map of its own options, see docs/observability.md; NULL: none.
 //   - options: NULL: defaults.
 //
@@ -20054,7 +20059,7 @@ func (state *State) InitTrackers(projectName string, config any, initKwargs any,
 // Log is accel_log. Hands the values of a step to every tracker. Takes microseconds: a thread writes them.
 //
 //   - state: A state.
-//   - values: A map from names to values. Numbers that are not finite are kept as such.
+//   - values: A map from names to values. Numbers that are not finite are written as such.
 //   - step: ACCEL_NO_STEP: none.
 //   - logKwargs: A map from a tracker's name to a map that its callback gets; NULL: none.
 //
@@ -20083,7 +20088,7 @@ func (state *State) Log(values any, step int64, logKwargs any) error {
 //   - values: The numbers.
 //   - step: ACCEL_NO_STEP: none.
 //
-// Returns: As accel_log().
+// Returns: Same as accel_log().
 func (state *State) LogScalars(names []string, values []float64, step int64) error {
 	var given arguments
 	defer given.end()
@@ -20164,7 +20169,7 @@ func (state *State) LogFigure(name string, bytes []byte, step int64) error {
 //
 //   - state: A state.
 //   - path: A file or a folder. It must stay until accel_flush_trackers().
-//   - name: Under which it is kept; NULL: as the file is named.
+//   - name: The name that it is stored under; NULL: the name of the file.
 //
 // Returns: ACCEL_OK; NOT_FOUND; as accel_log().
 func (state *State) LogArtifact(path string, name string) error {
@@ -20314,10 +20319,10 @@ func (tracker *Tracker) Location() (out string, err error) {
 // Log is accel_tracker_log. accel_log() for one tracker.
 //
 //   - tracker: A tracker.
-//   - values: As there.
-//   - step: As there.
+//   - values: See there.
+//   - step: See there.
 //
-// Returns: As there; INVALID_STATE after the tracker has ended.
+// Returns: See there; INVALID_STATE after the tracker has ended.
 func (tracker *Tracker) Log(values any, step int64) error {
 	var given arguments
 	defer given.end()
@@ -20382,7 +20387,7 @@ func (state *State) StepReportOfRanks(reset bool) (out any, err error) {
 // StepReportTable is accel_step_report_table. A step report as a table for people: a line a rank, milliseconds and
 // percent.
 //
-//   - report: Of accel_step_report() or accel_step_report_of_ranks().
+//   - report: A report of accel_step_report() or accel_step_report_of_ranks().
 //
 // Returns: ACCEL_OK; TYPE_MISMATCH for another value.
 func StepReportTable(report any) (out string, err error) {
@@ -20422,7 +20427,7 @@ func (state *State) CountTokens(nTokens int64) error {
 //   - flopsPerToken: Floating point operations of forward and backward, as the model needs them: 6 for each parameter
 //     of a transformer, and 12 x layers x width x length for attention, is the usual estimate (Chowdhery et al.,
 //     PaLM, 2022, appendix B).
-//   - peakFlopsPerSecond: Of this rank's device.
+//   - peakFlopsPerSecond: The peak of this rank's device.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for numbers that are not positive.
 func (state *State) SetModelFlops(flopsPerToken float64, peakFlopsPerSecond float64) error {
@@ -20465,7 +20470,7 @@ func (state *State) ServeMetrics(options *ServeMetricsOptions) (port int32, err 
 // blocks that wait for the next tensor, "reused": how often a tensor found a block waiting, "mapped": how often
 // not}}. All 0 where the memory is LibTorch's.
 //
-//   - resetPeak: 1: most_in_use begins again at in_use, after it has been told.
+//   - resetPeak: 1: most_in_use begins again at in_use, after it has been returned.
 //
 // Returns: ACCEL_OK.
 func MemoryReport(resetPeak bool) (out any, err error) {
@@ -20577,7 +20582,7 @@ func (logger *Logger) Log(level int32, message string, ranks LogRanks) error {
 //   - message: The text.
 //   - ranks: MAIN_PROCESS or ALL_PROCESSES.
 //
-// Returns: As accel_logger_log(); INVALID_ARGUMENT for IN_ORDER, which ranks would leave out unequally.
+// Returns: Same as accel_logger_log(); INVALID_ARGUMENT for IN_ORDER, which ranks would leave out unequally.
 func (logger *Logger) WarningOnce(message string, ranks LogRanks) error {
 	var given arguments
 	defer given.end()
@@ -20590,7 +20595,7 @@ func (logger *Logger) WarningOnce(message string, ranks LogRanks) error {
 // ProgressBegin is accel_progress_begin. Opens a progress bar on stderr, below those that are open.
 //
 //   - state: A state.
-//   - label: What stands before it; may be empty.
+//   - label: The text before the bar; may be empty.
 //   - total: How many there are; ACCEL_UNSET_INT64: unknown.
 //   - options: NULL: defaults.
 //   - show: Gets the lines instead of stderr, in accel_progress_update() and accel_progress_end(); NULL: stderr.
@@ -20620,11 +20625,11 @@ func (state *State) ProgressBegin(label string, total int64, options *ProgressOp
 // epoch the bar begins again. The loader's speed stays as it was.
 //
 //   - state: A state.
-//   - label: As there.
+//   - label: See there.
 //   - loader: A prepared loader.
 //   - options: NULL: defaults.
 //
-// Returns: As accel_progress_begin().
+// Returns: Same as accel_progress_begin().
 func (state *State) ProgressOfDataloader(label string, loader *Dataloader, options *ProgressOptions) (out *ProgressBar, err error) {
 	var given arguments
 	defer given.end()
@@ -20853,7 +20858,7 @@ func (profile *Profile) KeyAverages(groupByShapes bool) (out any, err error) {
 
 // ProfileTable is accel_profile_table. Key averages as a table for people.
 //
-//   - averages: Of accel_profile_key_averages().
+//   - averages: A value of accel_profile_key_averages().
 //   - sortBy: A number of its entries: "self_cpu_us", "cpu_us", "count", "self_cpu_memory", "flops", "device_us",
 //     "bytes".
 //   - rowLimit: Lines; 0: all.
@@ -21028,7 +21033,7 @@ func OptionsFromJSON(type_ string, json string, options unsafe.Pointer, size int
 	return status(code, failure)
 }
 
-// ConfigLoad is accel_config_load. Reads a configuration, of the reference as well: names of older versions are
+// ConfigLoad is accel_config_load. Reads a configuration of libaccel or Accelerate: names of older versions are
 // converted, what is not written has its default.
 //
 //   - path: YAML or JSON. NULL: the file of `accel config`, accelerate/default_config.yaml in HF_HOME.
@@ -21048,9 +21053,9 @@ func ConfigLoad(path string) (out any, err error) {
 	return
 }
 
-// ConfigSave is accel_config_save. Writes a configuration that accel_config_load() can read, in the form of the
-// reference: what is NONE and empty sections are left out. The file is replaced as a whole or stays as it was, and
-// keeps its permissions.
+// ConfigSave is accel_config_save. Writes a configuration that accel_config_load() can read, in Accelerate's form:
+// what is NONE and empty sections are left out. The file is replaced as a whole or stays as it was, and keeps its
+// permissions.
 //
 //   - configuration: A map with the names that accel_config_load() gives.
 //   - path: JSON if it ends with ".json", else YAML. Folders that are missing are made.
@@ -21117,11 +21122,11 @@ func ConfigWriteBasic(mixedPrecision string, path string) (written int32, err er
 // ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of
 // accel_launch() that came before this one.
 //
-//   - options: What is started.
+//   - options: The processes to start.
 //   - function: Called in each process.
 //
 // Returns: ACCEL_OK: all ranks succeeded. Else the status of the first rank that failed, which accel_error_rank()
-// tells: the one of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED;
+// returns: the one of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED;
 // INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT;
 // IO.
 func Launch(options *LaunchOptions, function LaunchFunc) error {

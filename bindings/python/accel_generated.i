@@ -413,7 +413,7 @@ typedef int32_t accel_profile_action_t;
 typedef int32_t accel_start_method_t;
 
 %{
-static const char accel_state_options_text[] = "accel_state_options_t(*, cpu=0, mixed_precision=ACCEL_PRECISION_NO, gradient_accumulation_steps=1, adjust_scheduler=0, sync_with_dataloader=1, sync_each_batch=0, step_scheduler_with_optimizer=1, split_batches=0, debug=0, true_divisor=0, keep_output_dtype=0, timeout_ms=None, process_index=None, num_processes=None, local_process_index=None, local_num_processes=None, main_process_ip=\"127.0.0.1\", main_process_port=29500, device_placement=1, rng_types=None, num_threads=None, scheduler_steps=ACCEL_SCHEDULER_STEPS_PER_BATCH, cpu_kernels=ACCEL_CPU_KERNELS_AUTO, cpu_memory=ACCEL_CPU_MEMORY_AUTO, cpu_memory_kept=None, torch_device=None, cpu_affinity=0, pipeline_parallel_size=1, data_parallel_replicate_size=None, data_parallel_shard_size=1, context_parallel_size=1, tensor_parallel_size=1, device_plugins=None, embedded=0, expert_parallel_size=1, backend=None)\n--\n\nThe options of a state. Everything may stay unset.\n\ncpu: 1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0\nmixed_precision: The precision of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO\ngradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default 1\nadjust_scheduler: 1: schedulers also advance in steps that only accumulate. Default 0\nsync_with_dataloader: 1: gradients are exchanged at the end of the loader. Default 1\nsync_each_batch: 1: gradients are exchanged in every micro-batch. Default 0\nstep_scheduler_with_optimizer: 1: a scheduler steps only when its optimizer did. Default 1\nsplit_batches: 1: a loader's batch is shared by the ranks instead of one each. Default 0\ndebug: 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0\ntrue_divisor: 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0\nkeep_output_dtype: 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0\ntimeout_ms: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000\nprocess_index: The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them\nnum_processes: In [1, inf). Default: WORLD_SIZE and its like\nlocal_process_index: In [0, inf). Default: LOCAL_RANK and its like\nlocal_num_processes: In [1, inf). Default: LOCAL_WORLD_SIZE and its like\nmain_process_ip: The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default \"127.0.0.1\"\nmain_process_port: The port at which they meet. In [0, 65535]. Variable MASTER_PORT. Default 29500\ndevice_placement: 1: prepare puts models and batches on the device. Default 1\nrng_types: Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\" (the CPU's), the type of the state's device (\"npu\"), or both, joined by a comma. Default: none, because orders follow from seed and epoch\nnum_threads: Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host\nscheduler_steps: Sets when prepared schedulers step. Default PER_BATCH\ncpu_kernels: The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO\ncpu_memory: The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default AUTO\ncpu_memory_kept: The most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes\ntorch_device: \"cpu\", or an accelerator: \"cuda\" for the one of the local rank, \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()\ncpu_affinity: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0\npipeline_parallel_size: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1\ndata_parallel_replicate_size: Copies of the model that train with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks, also where all five are 1\ndata_parallel_shard_size: Ranks that share one copy of the model, with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_SHARD_SIZE. Default 1\ncontext_parallel_size: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1\ntensor_parallel_size: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1\ndevice_plugins: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none\nembedded: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0\nexpert_parallel_size: Ranks that have different experts of a layer, of those of one copy of the model: a divisor of data_parallel_shard_size x context_parallel_size x tensor_parallel_size. They are the last axis of a second grid over the ranks of the mesh, pipeline, replicate, expert_shard, expert. In [1, inf). Variable PARALLELISM_CONFIG_EP_SIZE. Default 1\nbackend: The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"";
+static const char accel_state_options_text[] = "accel_state_options_t(*, cpu=0, mixed_precision=ACCEL_PRECISION_NO, gradient_accumulation_steps=1, adjust_scheduler=0, sync_with_dataloader=1, sync_each_batch=0, step_scheduler_with_optimizer=1, split_batches=0, debug=0, true_divisor=0, keep_output_dtype=0, timeout_ms=None, process_index=None, num_processes=None, local_process_index=None, local_num_processes=None, main_process_ip=\"127.0.0.1\", main_process_port=29500, device_placement=1, rng_types=None, num_threads=None, scheduler_steps=ACCEL_SCHEDULER_STEPS_PER_BATCH, cpu_kernels=ACCEL_CPU_KERNELS_AUTO, cpu_memory=ACCEL_CPU_MEMORY_AUTO, cpu_memory_kept=None, torch_device=None, cpu_affinity=0, pipeline_parallel_size=1, data_parallel_replicate_size=None, data_parallel_shard_size=1, context_parallel_size=1, tensor_parallel_size=1, device_plugins=None, embedded=0, expert_parallel_size=1, backend=None)\n--\n\nThe options of a state. Everything may stay unset.\n\ncpu: 1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0\nmixed_precision: The precision of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO\ngradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default 1\nadjust_scheduler: 1: schedulers also advance in steps that only accumulate. Default 0\nsync_with_dataloader: 1: gradients are exchanged at the end of the loader. Default 1\nsync_each_batch: 1: gradients are exchanged in every micro-batch. Default 0\nstep_scheduler_with_optimizer: 1: a scheduler steps only when its optimizer did. Default 1\nsplit_batches: 1: a loader's batch is shared by the ranks instead of one each. Default 0\ndebug: 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0\ntrue_divisor: 1: a short last window is divided by its own length; 0, as in Accelerate: by gradient_accumulation_steps. Default 0\nkeep_output_dtype: 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0\ntimeout_ms: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000\nprocess_index: The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them\nnum_processes: The number of ranks. In [1, inf). Default: WORLD_SIZE and its like\nlocal_process_index: The rank on this host. In [0, inf). Default: LOCAL_RANK and its like\nlocal_num_processes: The number of ranks on this host. In [1, inf). Default: LOCAL_WORLD_SIZE and its like\nmain_process_ip: The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default \"127.0.0.1\"\nmain_process_port: The port at which they meet. In [0, 65535]. Variable MASTER_PORT. Default 29500\ndevice_placement: 1: prepare puts models and batches on the device. Default 1\nrng_types: Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\" (the CPU's), the type of the state's device (\"npu\"), or both, joined by a comma. Default: none, because orders follow from seed and epoch\nnum_threads: Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host\nscheduler_steps: Sets when prepared schedulers step. Default PER_BATCH\ncpu_kernels: The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO\ncpu_memory: The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default AUTO\ncpu_memory_kept: The most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes\ntorch_device: \"cpu\", or an accelerator: \"cuda\" for the one of the local rank, \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()\ncpu_affinity: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0\npipeline_parallel_size: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1\ndata_parallel_replicate_size: Copies of the model that train with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks, also where all five are 1\ndata_parallel_shard_size: Ranks that share one copy of the model, with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_SHARD_SIZE. Default 1\ncontext_parallel_size: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1\ntensor_parallel_size: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1\ndevice_plugins: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none\nembedded: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with at most 64 MiB, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0\nexpert_parallel_size: Ranks that have different experts of a layer, of those of one copy of the model: a divisor of data_parallel_shard_size x context_parallel_size x tensor_parallel_size. They are the last axis of a second grid over the ranks of the mesh, pipeline, replicate, expert_shard, expert. In [1, inf). Variable PARALLELISM_CONFIG_EP_SIZE. Default 1\nbackend: The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"";
 %}
 %accel_options(accel_state_options, ACCEL_STATE_OPTIONS_INIT, free((char *)$self->main_process_ip); free((char *)$self->rng_types); free((char *)$self->torch_device); free((char *)$self->device_plugins); free((char *)$self->backend);)
 %{
@@ -433,11 +433,11 @@ static const char accel_package_options_text[] = "accel_package_options_t(*, mod
 %}
 %accel_options(accel_package_options, ACCEL_PACKAGE_OPTIONS_INIT, free((char *)$self->model_name); free((char *)$self->device);)
 %{
-static const char accel_sentence_embedding_options_text[] = "accel_sentence_embedding_options_t(*, pooling=ACCEL_SENTENCE_POOLING_MEAN, normalize=1)\n--\n\nEmbeddings of sentences (Reimers and Gurevych, \"Sentence-BERT\", 2019).\n\npooling: Default MEAN\nnormalize: 1: vectors have the length 1. Default 1";
+static const char accel_sentence_embedding_options_text[] = "accel_sentence_embedding_options_t(*, pooling=ACCEL_SENTENCE_POOLING_MEAN, normalize=1)\n--\n\nEmbeddings of sentences (Reimers and Gurevych, \"Sentence-BERT\", 2019).\n\npooling: How token embeddings become one. Default MEAN\nnormalize: 1: vectors have the length 1. Default 1";
 %}
 %accel_options(accel_sentence_embedding_options, ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT, )
 %{
-static const char accel_activation_checkpointing_options_text[] = "accel_activation_checkpointing_options_t(*, recompute=ACCEL_RECOMPUTE_ALL, preserve_rng_state=1, offload=0, determinism_check=1, early_stop=1, class_names=None, modules=None)\n--\n\nActivation checkpointing (Chen et al., \"Training Deep Nets with Sublinear Memory Cost\", 2016).\n\nrecompute: Default ALL\npreserve_rng_state: 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1\noffload: 1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0\ndeterminism_check: 1: shapes, dtypes and devices are compared with the first forward. Default 1\nearly_stop: 1: a forward is computed again only as far as backward needs it. Default 1\nclass_names: Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default: none\nmodules: Regular expression of the whole names of modules that are checkpointed as well. Default: none";
+static const char accel_activation_checkpointing_options_text[] = "accel_activation_checkpointing_options_t(*, recompute=ACCEL_RECOMPUTE_ALL, preserve_rng_state=1, offload=0, determinism_check=1, early_stop=1, class_names=None, modules=None)\n--\n\nActivation checkpointing (Chen et al., \"Training Deep Nets with Sublinear Memory Cost\", 2016).\n\nrecompute: The activations that are computed again. Default ALL\npreserve_rng_state: 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1\noffload: 1: the inputs of a module on an accelerator are saved in the memory of the host. Default 0\ndeterminism_check: 1: shapes, dtypes and devices are compared with the first forward. Default 1\nearly_stop: 1: a forward is computed again only as far as backward needs it. Default 1\nclass_names: Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default: none\nmodules: Regular expression of the whole names of modules that are checkpointed as well. Default: none";
 %}
 %accel_options(accel_activation_checkpointing_options, ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT, free((char *)$self->class_names); free((char *)$self->modules);)
 %{
@@ -445,11 +445,11 @@ static const char accel_quantization_options_text[] = "accel_quantization_option
 %}
 %accel_options(accel_quantization_options, ACCEL_QUANTIZATION_OPTIONS_INIT, free_value((accel_value_t *)$self->skip_modules); free_value((accel_value_t *)$self->keep_in_fp32_modules);)
 %{
-static const char accel_generate_options_text[] = "accel_generate_options_t(*, max_new_tokens=20, sample=0, temperature=1, top_k=0, top_p=1, min_p=0, repetition_penalty=1, seed=None, pad_token=0, stop_tokens=None, stop_sequences=None, speculated_tokens=5, lookup_tokens=0, draft_model=None, load_prompt_cache=None, save_prompt_cache=None, decoder_tokens=None, suppress_tokens=None, begin_suppress_tokens=None)\n--\n\nHow tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.\n\nmax_new_tokens: The most tokens that a sequence gets. In [1, inf). Default 20\nsample: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0\ntemperature: Scores are divided by it. In (0, inf). Default 1\ntop_k: Only so many most likely tokens; 0: all. In [0, inf). Default 0\ntop_p: Only the most likely tokens that have this probability together (Holtzman et al., \"The Curious Case of Neural Text Degeneration\", 2020). In (0, 1]. Default 1\nmin_p: Only tokens with this part of the probability of the most likely one (Nguyen et al., \"Turning Up the Heat\", 2024). In [0, 1]. Default 0\nrepetition_penalty: Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1\nseed: The seed of the draws. In [0, inf). Default: the default generator of the device goes on\npad_token: Stands behind the end of a sequence. In [0, inf). Default 0\nstop_tokens: A list of INT: tokens that end a sequence. Default: none\nstop_sequences: A list of lists of INT: a sequence ends with the last token of one of these, if all of it is new. Default: none\nspeculated_tokens: With a draft_model or lookup_tokens: how many next tokens are guessed, and checked in one call of the model. Greedy tokens do not change by it, and drawn ones keep their probabilities (Leviathan et al., \"Fast Inference from Transformers via Speculative Decoding\", 2023). In [1, 64]. Default 5\nlookup_tokens: Guesses are what stood behind the latest so many tokens, at most, where they were before; 0: no such guesses. In [0, 1024]. Default 0\ndraft_model: A smaller decoder with the same vocabulary, which guesses. Default: none\nload_prompt_cache: A file that save_prompt_cache wrote: keys and values of the tokens with which input_ids begins as its prompt did are not computed again. Default: none\nsave_prompt_cache: A file for the keys and values of the prompt. Default: none\ndecoder_tokens: A list of INT: what the decoder of an encoder-decoder begins with, such as [decoder_start_token_id]; Whisper also has its language and task there. Default: none, for decoders\nsuppress_tokens: A list of INT: tokens that are never chosen. Default: none\nbegin_suppress_tokens: A list of INT: tokens that are not chosen first. Default: none";
+static const char accel_generate_options_text[] = "accel_generate_options_t(*, max_new_tokens=20, sample=0, temperature=1, top_k=0, top_p=1, min_p=0, repetition_penalty=1, seed=None, pad_token=0, stop_tokens=None, stop_sequences=None, speculated_tokens=5, lookup_tokens=0, draft_model=None, load_prompt_cache=None, save_prompt_cache=None, decoder_tokens=None, suppress_tokens=None, begin_suppress_tokens=None)\n--\n\nHow tokens are chosen, and when a sequence ends. The logits are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.\n\nmax_new_tokens: The most tokens that a sequence gets. In [1, inf). Default 20\nsample: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0\ntemperature: Logits are divided by it. In (0, inf). Default 1\ntop_k: Only so many most likely tokens; 0: all. In [0, inf). Default 0\ntop_p: Only the most likely tokens that have this probability together (Holtzman et al., \"The Curious Case of Neural Text Degeneration\", 2020). In (0, 1]. Default 1\nmin_p: Only tokens with this part of the probability of the most likely one (Nguyen et al., \"Turning Up the Heat\", 2024). In [0, 1]. Default 0\nrepetition_penalty: Logits of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1\nseed: The seed of the draws. In [0, inf). Default: the default generator of the device goes on\npad_token: Stands behind the end of a sequence. In [0, inf). Default 0\nstop_tokens: A list of INT: tokens that end a sequence. Default: none\nstop_sequences: A list of lists of INT: a sequence ends with the last token of one of these, if all of it is new. Default: none\nspeculated_tokens: With a draft_model or lookup_tokens: how many next tokens are guessed, and checked in one call of the model. Greedy tokens do not change by it, and drawn ones keep their probabilities (Leviathan et al., \"Fast Inference from Transformers via Speculative Decoding\", 2023). In [1, 64]. Default 5\nlookup_tokens: Guesses are what stood behind the latest so many tokens, at most, where they were before; 0: no such guesses. In [0, 1024]. Default 0\ndraft_model: A smaller decoder with the same vocabulary, which guesses. Default: none\nload_prompt_cache: A file that save_prompt_cache wrote: keys and values of the tokens with which input_ids begins as its prompt did are not computed again. Default: none\nsave_prompt_cache: A file for the keys and values of the prompt. Default: none\ndecoder_tokens: A list of INT: what the decoder of an encoder-decoder begins with, such as [decoder_start_token_id]; Whisper also has its language and task there. Default: none, for decoders\nsuppress_tokens: A list of INT: tokens that are never chosen. Default: none\nbegin_suppress_tokens: A list of INT: tokens that are not chosen first. Default: none";
 %}
 %accel_options(accel_generate_options, ACCEL_GENERATE_OPTIONS_INIT, free_value((accel_value_t *)$self->stop_tokens); free_value((accel_value_t *)$self->stop_sequences); free((char *)$self->load_prompt_cache); free((char *)$self->save_prompt_cache); free_value((accel_value_t *)$self->decoder_tokens); free_value((accel_value_t *)$self->suppress_tokens); free_value((accel_value_t *)$self->begin_suppress_tokens);)
 %{
-static const char accel_generation_batch_options_text[] = "accel_generation_batch_options_t(*, max_sequences=16, max_cached_tokens=0, max_prompt_tokens=512, reuse_prompts=1)\n--\n\nHow much a generation batch does at once, and what it may keep.\n\nmax_sequences: The most sequences that get tokens in one step; others wait. In [1, 65536]. Default 16\nmax_cached_tokens: The most tokens whose keys and values are kept, of all sequences together; 0: as many as the sequences need. A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0\nmax_prompt_tokens: The most tokens of prompts that one step computes: long prompts are computed in several steps, so that the tokens of other sequences do not wait for them. In [1, inf). Default 512\nreuse_prompts: 1: keys and values of sequences that have ended stay while there is room, and a prompt that begins as an earlier one does is computed from there on. Default 1";
+static const char accel_generation_batch_options_text[] = "accel_generation_batch_options_t(*, max_sequences=16, max_cached_tokens=0, max_prompt_tokens=512, reuse_prompts=1)\n--\n\nHow much a generation batch does at once, and what it may keep.\n\nmax_sequences: The most sequences that get tokens in one step; others wait. In [1, 65536]. Default 16\nmax_cached_tokens: The most tokens whose keys and values are cached, of all sequences together; 0: as many as the sequences need. A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0\nmax_prompt_tokens: The most tokens of prompts that one step computes: long prompts are computed in several steps, so that the tokens of other sequences do not wait for them. In [1, inf). Default 512\nreuse_prompts: 1: keys and values of sequences that have ended stay while there is room, and a prompt that begins as an earlier one does is computed from there on. Default 1";
 %}
 %accel_options(accel_generation_batch_options, ACCEL_GENERATION_BATCH_OPTIONS_INIT, )
 %{
@@ -457,79 +457,79 @@ static const char accel_lora_options_text[] = "accel_lora_options_t(*, rank=8, a
 %}
 %accel_options(accel_lora_options, ACCEL_LORA_OPTIONS_INIT, free_value((accel_value_t *)$self->target_modules); free_value((accel_value_t *)$self->exclude_modules); free_value((accel_value_t *)$self->layers_to_transform); free_value((accel_value_t *)$self->layers_pattern); free_value((accel_value_t *)$self->rank_pattern); free_value((accel_value_t *)$self->alpha_pattern); free_value((accel_value_t *)$self->modules_to_save);)
 %{
-static const char accel_adam_options_text[] = "accel_adam_options_t(*, lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=None, amsgrad=0, maximize=0)\n--\n\nAdam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.\n\nlr: In [0, inf). Default 1e-3\nbeta1: In [0, 1). Default 0.9\nbeta2: In [0, 1). Default 0.999\neps: In [0, inf). Default 1e-8\nweight_decay: In [0, inf). Default: 0 for Adam, 0.01 for AdamW\namsgrad: Default 0\nmaximize: Default 0";
+static const char accel_adam_options_text[] = "accel_adam_options_t(*, lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=None, amsgrad=0, maximize=0)\n--\n\nAdam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.\n\nlr: The learning rate. In [0, inf). Default 1e-3\nbeta1: The decay of the mean of gradients. In [0, 1). Default 0.9\nbeta2: The decay of the mean of squared gradients. In [0, 1). Default 0.999\neps: Added to the denominator. In [0, inf). Default 1e-8\nweight_decay: The weight decay. In [0, inf). Default: 0 for Adam, 0.01 for AdamW\namsgrad: 1: divides by the largest mean of squared gradients so far. Default 0\nmaximize: 1: maximizes the objective. Default 0";
 %}
 %accel_options(accel_adam_options, ACCEL_ADAM_OPTIONS_INIT, )
 %{
-static const char accel_sgd_options_text[] = "accel_sgd_options_t(*, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=0, maximize=0)\n--\n\nStochastic gradient descent with momentum (Sutskever et al., 2013); names and defaults of torch.optim.\n\nlr: In [0, inf). Default 1e-3\nmomentum: In [0, inf). Default 0\ndampening: In [0, inf). Default 0\nweight_decay: In [0, inf). Default 0\nnesterov: Default 0\nmaximize: Default 0";
+static const char accel_sgd_options_text[] = "accel_sgd_options_t(*, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=0, maximize=0)\n--\n\nStochastic gradient descent with momentum (Sutskever et al., 2013); names and defaults of torch.optim.\n\nlr: The learning rate. In [0, inf). Default 1e-3\nmomentum: The momentum. In [0, inf). Default 0\ndampening: The dampening of the momentum. In [0, inf). Default 0\nweight_decay: The weight decay. In [0, inf). Default 0\nnesterov: 1: Nesterov momentum. Default 0\nmaximize: 1: maximizes the objective. Default 0";
 %}
 %accel_options(accel_sgd_options, ACCEL_SGD_OPTIONS_INIT, )
 %{
-static const char accel_adagrad_options_text[] = "accel_adagrad_options_t(*, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10, maximize=0)\n--\n\nAdagrad (Duchi, Hazan, Singer, 2011); names and defaults of torch.optim.\n\nlr: In [0, inf). Default 1e-2\nlr_decay: In [0, inf). Default 0\nweight_decay: In [0, inf). Default 0\ninitial_accumulator_value: In [0, inf). Default 0\neps: In [0, inf). Default 1e-10\nmaximize: Default 0";
+static const char accel_adagrad_options_text[] = "accel_adagrad_options_t(*, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10, maximize=0)\n--\n\nAdagrad (Duchi, Hazan, Singer, 2011); names and defaults of torch.optim.\n\nlr: The learning rate. In [0, inf). Default 1e-2\nlr_decay: The decay of the learning rate over the steps. In [0, inf). Default 0\nweight_decay: The weight decay. In [0, inf). Default 0\ninitial_accumulator_value: The initial sum of squared gradients. In [0, inf). Default 0\neps: Added to the denominator. In [0, inf). Default 1e-10\nmaximize: 1: maximizes the objective. Default 0";
 %}
 %accel_options(accel_adagrad_options, ACCEL_ADAGRAD_OPTIONS_INIT, )
 %{
-static const char accel_rmsprop_options_text[] = "accel_rmsprop_options_t(*, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=0, maximize=0)\n--\n\nRMSprop (Hinton, 2012; centred: Graves, 2013); names and defaults of torch.optim.\n\nlr: In [0, inf). Default 1e-2\nalpha: In [0, inf). Default 0.99\neps: In [0, inf). Default 1e-8\nweight_decay: In [0, inf). Default 0\nmomentum: In [0, inf). Default 0\ncentered: Default 0\nmaximize: Default 0";
+static const char accel_rmsprop_options_text[] = "accel_rmsprop_options_t(*, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=0, maximize=0)\n--\n\nRMSprop (Hinton, 2012; centred: Graves, 2013); names and defaults of torch.optim.\n\nlr: The learning rate. In [0, inf). Default 1e-2\nalpha: The decay of the mean of squared gradients. In [0, inf). Default 0.99\neps: Added to the denominator. In [0, inf). Default 1e-8\nweight_decay: The weight decay. In [0, inf). Default 0\nmomentum: The momentum. In [0, inf). Default 0\ncentered: 1: subtracts the squared mean of gradients. Default 0\nmaximize: 1: maximizes the objective. Default 0";
 %}
 %accel_options(accel_rmsprop_options, ACCEL_RMSPROP_OPTIONS_INIT, )
 %{
-static const char accel_adamax_options_text[] = "accel_adamax_options_t(*, lr=2e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0, maximize=0)\n--\n\nAdamax (Kingma, Ba, 2015); names and defaults of torch.optim.\n\nlr: In [0, inf). Default 2e-3\nbeta1: In [0, 1). Default 0.9\nbeta2: In [0, 1). Default 0.999\neps: In [0, inf). Default 1e-8\nweight_decay: In [0, inf). Default 0\nmaximize: Default 0";
+static const char accel_adamax_options_text[] = "accel_adamax_options_t(*, lr=2e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0, maximize=0)\n--\n\nAdamax (Kingma, Ba, 2015); names and defaults of torch.optim.\n\nlr: The learning rate. In [0, inf). Default 2e-3\nbeta1: The decay of the mean of gradients. In [0, 1). Default 0.9\nbeta2: The decay of the largest gradient. In [0, 1). Default 0.999\neps: Added to the denominator. In [0, inf). Default 1e-8\nweight_decay: The weight decay. In [0, inf). Default 0\nmaximize: 1: maximizes the objective. Default 0";
 %}
 %accel_options(accel_adamax_options, ACCEL_ADAMAX_OPTIONS_INIT, )
 %{
-static const char accel_nadam_options_text[] = "accel_nadam_options_t(*, lr=2e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0, momentum_decay=4e-3, decoupled_weight_decay=0, maximize=0)\n--\n\nNAdam (Dozat, 2016); names and defaults of torch.optim.\n\nlr: In [0, inf). Default 2e-3\nbeta1: In [0, 1). Default 0.9\nbeta2: In [0, 1). Default 0.999\neps: In [0, inf). Default 1e-8\nweight_decay: In [0, inf). Default 0\nmomentum_decay: In [0, inf). Default 4e-3\ndecoupled_weight_decay: 1: as in AdamW. Default 0\nmaximize: Default 0";
+static const char accel_nadam_options_text[] = "accel_nadam_options_t(*, lr=2e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0, momentum_decay=4e-3, decoupled_weight_decay=0, maximize=0)\n--\n\nNAdam (Dozat, 2016); names and defaults of torch.optim.\n\nlr: The learning rate. In [0, inf). Default 2e-3\nbeta1: The decay of the mean of gradients. In [0, 1). Default 0.9\nbeta2: The decay of the mean of squared gradients. In [0, 1). Default 0.999\neps: Added to the denominator. In [0, inf). Default 1e-8\nweight_decay: The weight decay. In [0, inf). Default 0\nmomentum_decay: The decay of the momentum over the steps. In [0, inf). Default 4e-3\ndecoupled_weight_decay: 1: as in AdamW. Default 0\nmaximize: 1: maximizes the objective. Default 0";
 %}
 %accel_options(accel_nadam_options, ACCEL_NADAM_OPTIONS_INIT, )
 %{
-static const char accel_radam_options_text[] = "accel_radam_options_t(*, lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0, decoupled_weight_decay=0, maximize=0)\n--\n\nRAdam (Liu et al., 2020); names and defaults of torch.optim.\n\nlr: In [0, inf). Default 1e-3\nbeta1: In [0, 1). Default 0.9\nbeta2: In [0, 1). Default 0.999\neps: In [0, inf). Default 1e-8\nweight_decay: In [0, inf). Default 0\ndecoupled_weight_decay: 1: as in AdamW. Default 0\nmaximize: Default 0";
+static const char accel_radam_options_text[] = "accel_radam_options_t(*, lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0, decoupled_weight_decay=0, maximize=0)\n--\n\nRAdam (Liu et al., 2020); names and defaults of torch.optim.\n\nlr: The learning rate. In [0, inf). Default 1e-3\nbeta1: The decay of the mean of gradients. In [0, 1). Default 0.9\nbeta2: The decay of the mean of squared gradients. In [0, 1). Default 0.999\neps: Added to the denominator. In [0, inf). Default 1e-8\nweight_decay: The weight decay. In [0, inf). Default 0\ndecoupled_weight_decay: 1: as in AdamW. Default 0\nmaximize: 1: maximizes the objective. Default 0";
 %}
 %accel_options(accel_radam_options, ACCEL_RADAM_OPTIONS_INIT, )
 %{
-static const char accel_lion_options_text[] = "accel_lion_options_t(*, lr=1e-4, beta1=0.9, beta2=0.99, weight_decay=0, maximize=0)\n--\n\nLion (Chen et al., 2023): the sign of an interpolated momentum, with decoupled weight decay.\n\nlr: In [0, inf). Default 1e-4\nbeta1: In [0, 1). Default 0.9\nbeta2: In [0, 1). Default 0.99\nweight_decay: In [0, inf). Default 0\nmaximize: Default 0";
+static const char accel_lion_options_text[] = "accel_lion_options_t(*, lr=1e-4, beta1=0.9, beta2=0.99, weight_decay=0, maximize=0)\n--\n\nLion (Chen et al., 2023): the sign of an interpolated momentum, with decoupled weight decay.\n\nlr: The learning rate. In [0, inf). Default 1e-4\nbeta1: The share of the momentum in an update. In [0, 1). Default 0.9\nbeta2: The decay of the momentum. In [0, 1). Default 0.99\nweight_decay: The weight decay. In [0, inf). Default 0\nmaximize: 1: maximizes the objective. Default 0";
 %}
 %accel_options(accel_lion_options, ACCEL_LION_OPTIONS_INIT, )
 %{
-static const char accel_lamb_options_text[] = "accel_lamb_options_t(*, lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-6, weight_decay=0.01, maximize=0)\n--\n\nLAMB (You et al., 2020): the step of AdamW, scaled for each parameter by the ratio of the norms of parameter and step.\n\nlr: In [0, inf). Default 1e-3\nbeta1: In [0, 1). Default 0.9\nbeta2: In [0, 1). Default 0.999\neps: In [0, inf). Default 1e-6\nweight_decay: In [0, inf). Default 0.01\nmaximize: Default 0";
+static const char accel_lamb_options_text[] = "accel_lamb_options_t(*, lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-6, weight_decay=0.01, maximize=0)\n--\n\nLAMB (You et al., 2020): the step of AdamW, scaled for each parameter by the ratio of the norms of parameter and step.\n\nlr: The learning rate. In [0, inf). Default 1e-3\nbeta1: The decay of the mean of gradients. In [0, 1). Default 0.9\nbeta2: The decay of the mean of squared gradients. In [0, 1). Default 0.999\neps: Added to the denominator. In [0, inf). Default 1e-6\nweight_decay: The weight decay. In [0, inf). Default 0.01\nmaximize: 1: maximizes the objective. Default 0";
 %}
 %accel_options(accel_lamb_options, ACCEL_LAMB_OPTIONS_INIT, )
 %{
-static const char accel_adafactor_options_text[] = "accel_adafactor_options_t(*, lr=1e-2, beta2_decay=-0.8, eps1=None, eps2=1e-3, d=1, weight_decay=0, maximize=0)\n--\n\nAdafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and defaults of torch.optim.\n\nlr: In [0, inf). Default 1e-2\nbeta2_decay: In (-inf, 0]. Default -0.8\neps1: In [0, inf). Default: the epsilon of the dtype\neps2: In [0, inf). Default 1e-3\nd: Clips the root mean square of a step. In [1, inf). Default 1\nweight_decay: In [0, inf). Default 0\nmaximize: Default 0";
+static const char accel_adafactor_options_text[] = "accel_adafactor_options_t(*, lr=1e-2, beta2_decay=-0.8, eps1=None, eps2=1e-3, d=1, weight_decay=0, maximize=0)\n--\n\nAdafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are stored; names and defaults of torch.optim.\n\nlr: The learning rate. In [0, inf). Default 1e-2\nbeta2_decay: In (-inf, 0]. Default -0.8\neps1: Added to squared gradients. In [0, inf). Default: the epsilon of the dtype\neps2: The least root mean square of a parameter, which scales its rate. In [0, inf). Default 1e-3\nd: Clips the root mean square of a step. In [1, inf). Default 1\nweight_decay: The weight decay. In [0, inf). Default 0\nmaximize: 1: maximizes the objective. Default 0";
 %}
 %accel_options(accel_adafactor_options, ACCEL_ADAFACTOR_OPTIONS_INIT, )
 %{
-static const char accel_muon_options_text[] = "accel_muon_options_t(*, lr=1e-3, weight_decay=0.1, momentum=0.95, ns_a=3.4445, ns_b=-4.775, ns_c=2.0315, eps=1e-7, nesterov=1, ns_steps=5, adjust_lr_fn=ACCEL_MUON_ADJUST_ORIGINAL)\n--\n\nMuon (Jordan et al., 2024): the momentum of a matrix is made orthogonal by Newton-Schulz steps in bfloat16; names and defaults of torch.optim.\n\nlr: In [0, inf). Default 1e-3\nweight_decay: In [0, inf). Default 0.1\nmomentum: In [0, inf). Default 0.95\nns_a: Coefficients of the polynomial, also the next two. In (-inf, inf). Default 3.4445\nns_b: In (-inf, inf). Default -4.775\nns_c: In (-inf, inf). Default 2.0315\neps: In [0, inf). Default 1e-7\nnesterov: Default 1\nns_steps: In [1, 99]. Default 5\nadjust_lr_fn: Default ORIGINAL";
+static const char accel_muon_options_text[] = "accel_muon_options_t(*, lr=1e-3, weight_decay=0.1, momentum=0.95, ns_a=3.4445, ns_b=-4.775, ns_c=2.0315, eps=1e-7, nesterov=1, ns_steps=5, adjust_lr_fn=ACCEL_MUON_ADJUST_ORIGINAL)\n--\n\nMuon (Jordan et al., 2024): the momentum of a matrix is made orthogonal by Newton-Schulz steps in bfloat16; names and defaults of torch.optim.\n\nlr: The learning rate. In [0, inf). Default 1e-3\nweight_decay: The weight decay. In [0, inf). Default 0.1\nmomentum: The momentum. In [0, inf). Default 0.95\nns_a: Coefficients of the polynomial, also the next two. In (-inf, inf). Default 3.4445\nns_b: In (-inf, inf). Default -4.775\nns_c: In (-inf, inf). Default 2.0315\neps: Added to the norm of a matrix before it is made orthogonal. In [0, inf). Default 1e-7\nnesterov: 1: Nesterov momentum. Default 1\nns_steps: The steps of the Newton-Schulz iteration. In [1, 99]. Default 5\nadjust_lr_fn: The scale of the learning rate by the shape of a matrix. Default ORIGINAL";
 %}
 %accel_options(accel_muon_options, ACCEL_MUON_OPTIONS_INIT, )
 %{
-static const char accel_lomo_options_text[] = "accel_lomo_options_t(*, lr=1e-3, clip_grad_norm=None, clip_grad_value=None)\n--\n\nLOMO (Lv et al., 2023): parameters are updated during backward, and no gradient outlives its update.\n\nlr: In [0, inf). Default 1e-3\nclip_grad_norm: The most that the norm of all gradients may be; costs a second backward. In [0, inf). Default: none\nclip_grad_value: The most that an element of a gradient may be. In [0, inf). Default: none";
+static const char accel_lomo_options_text[] = "accel_lomo_options_t(*, lr=1e-3, clip_grad_norm=None, clip_grad_value=None)\n--\n\nLOMO (Lv et al., 2023): parameters are updated during backward, and no gradient outlives its update.\n\nlr: The learning rate. In [0, inf). Default 1e-3\nclip_grad_norm: The most that the norm of all gradients may be; costs a second backward. In [0, inf). Default: none\nclip_grad_value: The most that an element of a gradient may be. In [0, inf). Default: none";
 %}
 %accel_options(accel_lomo_options, ACCEL_LOMO_OPTIONS_INIT, )
 %{
-static const char accel_adalomo_options_text[] = "accel_adalomo_options_t(*, lr=1e-3, weight_decay=0, decay_rate=-0.8, eps1=1e-30, eps2=1e-3, clip_threshold=1, clip_grad_norm=None, clip_grad_value=None)\n--\n\nAdaLomo (Lv et al., 2023): LOMO with the factored second moment of Adafactor, and each update's size in proportion to the size of its parameter.\n\nlr: In [0, inf). Default 1e-3\nweight_decay: In [0, inf). Default 0\ndecay_rate: 1 - step^decay_rate of the second moment stays. In (-inf, 0]. Default -0.8\neps1: Added to the squares of gradients. In [0, inf). Default 1e-30\neps2: The least size of a parameter that counts. In [0, inf). Default 1e-3\nclip_threshold: The most that the root mean square of an update may be. In [0, inf). Default 1\nclip_grad_norm: The most that the norm of all gradients may be; costs a second backward. In [0, inf). Default: none\nclip_grad_value: The most that an element of a gradient may be. In [0, inf). Default: none";
+static const char accel_adalomo_options_text[] = "accel_adalomo_options_t(*, lr=1e-3, weight_decay=0, decay_rate=-0.8, eps1=1e-30, eps2=1e-3, clip_threshold=1, clip_grad_norm=None, clip_grad_value=None)\n--\n\nAdaLomo (Lv et al., 2023): LOMO with the factored second moment of Adafactor, and each update's size in proportion to the size of its parameter.\n\nlr: The learning rate. In [0, inf). Default 1e-3\nweight_decay: The weight decay. In [0, inf). Default 0\ndecay_rate: 1 - step^decay_rate of the second moment stays. In (-inf, 0]. Default -0.8\neps1: Added to the squares of gradients. In [0, inf). Default 1e-30\neps2: The least size of a parameter that counts. In [0, inf). Default 1e-3\nclip_threshold: The most that the root mean square of an update may be. In [0, inf). Default 1\nclip_grad_norm: The most that the norm of all gradients may be; costs a second backward. In [0, inf). Default: none\nclip_grad_value: The most that an element of a gradient may be. In [0, inf). Default: none";
 %}
 %accel_options(accel_adalomo_options, ACCEL_ADALOMO_OPTIONS_INIT, )
 %{
-static const char accel_schedule_free_sgd_options_text[] = "accel_schedule_free_sgd_options_t(*, lr=1, momentum=0.9, weight_decay=0, warmup_steps=0, r=0, weight_lr_power=2, maximize=0)\n--\n\nSchedule-free SGD (Defazio et al., 2024): an average of the iterates takes the place of a learning rate schedule, see accel_optimizer_train().\n\nlr: In [0, inf). Default 1\nmomentum: The average's share in the point at which gradients are taken. In [0, 1). Default 0.9\nweight_decay: In [0, inf). Default 0\nwarmup_steps: Updates in which the learning rate grows from 0. In [0, inf). Default 0\nr: The weight of an iterate in the average grows with the step to this power. In [0, inf). Default 0\nweight_lr_power: And with the largest learning rate so far to this power. In [0, inf). Default 2\nmaximize: Default 0";
+static const char accel_schedule_free_sgd_options_text[] = "accel_schedule_free_sgd_options_t(*, lr=1, momentum=0.9, weight_decay=0, warmup_steps=0, r=0, weight_lr_power=2, maximize=0)\n--\n\nSchedule-free SGD (Defazio et al., 2024): an average of the iterates takes the place of a learning rate schedule, see accel_optimizer_train().\n\nlr: The learning rate. In [0, inf). Default 1\nmomentum: The average's share in the point at which gradients are taken. In [0, 1). Default 0.9\nweight_decay: The weight decay. In [0, inf). Default 0\nwarmup_steps: Updates in which the learning rate grows from 0. In [0, inf). Default 0\nr: The weight of an iterate in the average grows with the step to this power. In [0, inf). Default 0\nweight_lr_power: And with the largest learning rate so far to this power. In [0, inf). Default 2\nmaximize: 1: maximizes the objective. Default 0";
 %}
 %accel_options(accel_schedule_free_sgd_options, ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT, )
 %{
-static const char accel_schedule_free_adamw_options_text[] = "accel_schedule_free_adamw_options_t(*, lr=2.5e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0, warmup_steps=0, r=0, weight_lr_power=2, maximize=0)\n--\n\nSchedule-free AdamW, as above.\n\nlr: In [0, inf). Default 2.5e-3\nbeta1: The average's share in the point at which gradients are taken. In [0, 1). Default 0.9\nbeta2: The decay of the second moment. In [0, 1). Default 0.999\neps: In [0, inf). Default 1e-8\nweight_decay: In [0, inf). Default 0\nwarmup_steps: Updates in which the learning rate grows from 0. In [0, inf). Default 0\nr: The weight of an iterate in the average grows with the step to this power. In [0, inf). Default 0\nweight_lr_power: And with the largest learning rate so far to this power. In [0, inf). Default 2\nmaximize: Default 0";
+static const char accel_schedule_free_adamw_options_text[] = "accel_schedule_free_adamw_options_t(*, lr=2.5e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0, warmup_steps=0, r=0, weight_lr_power=2, maximize=0)\n--\n\nSchedule-free AdamW, as above.\n\nlr: The learning rate. In [0, inf). Default 2.5e-3\nbeta1: The average's share in the point at which gradients are taken. In [0, 1). Default 0.9\nbeta2: The decay of the second moment. In [0, 1). Default 0.999\neps: Added to the denominator. In [0, inf). Default 1e-8\nweight_decay: The weight decay. In [0, inf). Default 0\nwarmup_steps: Updates in which the learning rate grows from 0. In [0, inf). Default 0\nr: The weight of an iterate in the average grows with the step to this power. In [0, inf). Default 0\nweight_lr_power: And with the largest learning rate so far to this power. In [0, inf). Default 2\nmaximize: 1: maximizes the objective. Default 0";
 %}
 %accel_options(accel_schedule_free_adamw_options, ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT, )
 %{
-static const char accel_one_cycle_options_text[] = "accel_one_cycle_options_t(*, pct_start=0.3, base_momentum=0.85, max_momentum=0.95, div_factor=25, final_div_factor=1e4, anneal_strategy=ACCEL_ANNEAL_COS, cycle_momentum=1, three_phase=0)\n--\n\nThe options of a one-cycle schedule, with the names and defaults of torch's OneCycleLR.\n\npct_start: Share of the steps in which the rate rises. In [0, 1]. Default 0.3\nbase_momentum: At the highest rate. In [0, 1). Default 0.85\nmax_momentum: At the lowest rates. In [0, 1). Default 0.95\ndiv_factor: Max_lr / first rate. In (0, inf). Default 25\nfinal_div_factor: First rate / last rate. In (0, inf). Default 1e4\nanneal_strategy: Default COS\ncycle_momentum: 1: momentum, or beta1, goes against the rate. Default 1\nthree_phase: 1: up, down to the first rate, then to the last one; 0: up, and down to the last. Default 0";
+static const char accel_one_cycle_options_text[] = "accel_one_cycle_options_t(*, pct_start=0.3, base_momentum=0.85, max_momentum=0.95, div_factor=25, final_div_factor=1e4, anneal_strategy=ACCEL_ANNEAL_COS, cycle_momentum=1, three_phase=0)\n--\n\nThe options of a one-cycle schedule, with the names and defaults of torch's OneCycleLR.\n\npct_start: Share of the steps in which the rate rises. In [0, 1]. Default 0.3\nbase_momentum: At the highest rate. In [0, 1). Default 0.85\nmax_momentum: At the lowest rates. In [0, 1). Default 0.95\ndiv_factor: Max_lr / first rate. In (0, inf). Default 25\nfinal_div_factor: First rate / last rate. In (0, inf). Default 1e4\nanneal_strategy: The shape of the decay. Default COS\ncycle_momentum: 1: momentum, or beta1, goes against the rate. Default 1\nthree_phase: 1: up, down to the first rate, then to the last one; 0: up, and down to the last. Default 0";
 %}
 %accel_options(accel_one_cycle_options, ACCEL_ONE_CYCLE_OPTIONS_INIT, )
 %{
-static const char accel_cyclic_options_text[] = "accel_cyclic_options_t(*, step_size_up=2000, step_size_down=None, gamma=1, base_momentum=0.8, max_momentum=0.9, mode=ACCEL_CYCLE_TRIANGULAR, cycle_momentum=1)\n--\n\nThe options of a cyclic schedule, with the names and defaults of torch's CyclicLR.\n\nstep_size_up: Steps from base_lr to max_lr. In [1, inf). Default 2000\nstep_size_down: And back. In [1, inf). Default: as step_size_up\ngamma: The base of EXP_RANGE. In (0, inf). Default 1\nbase_momentum: At max_lr. In [0, 1). Default 0.8\nmax_momentum: At base_lr. In [0, 1). Default 0.9\nmode: Default TRIANGULAR\ncycle_momentum: 1: momentum, or beta1, goes against the rate. Default 1";
+static const char accel_cyclic_options_text[] = "accel_cyclic_options_t(*, step_size_up=2000, step_size_down=None, gamma=1, base_momentum=0.8, max_momentum=0.9, mode=ACCEL_CYCLE_TRIANGULAR, cycle_momentum=1)\n--\n\nThe options of a cyclic schedule, with the names and defaults of torch's CyclicLR.\n\nstep_size_up: Steps from base_lr to max_lr. In [1, inf). Default 2000\nstep_size_down: And back. In [1, inf). Default: as step_size_up\ngamma: The base of EXP_RANGE. In (0, inf). Default 1\nbase_momentum: At max_lr. In [0, 1). Default 0.8\nmax_momentum: At base_lr. In [0, 1). Default 0.9\nmode: The form of the cycle. Default TRIANGULAR\ncycle_momentum: 1: momentum, or beta1, goes against the rate. Default 1";
 %}
 %accel_options(accel_cyclic_options, ACCEL_CYCLIC_OPTIONS_INIT, )
 %{
-static const char accel_plateau_options_text[] = "accel_plateau_options_t(*, factor=0.1, patience=10, cooldown=0, threshold=1e-4, min_lr=0, eps=1e-8, mode=ACCEL_METRIC_MIN, threshold_mode=ACCEL_THRESHOLD_REL)\n--\n\nThe options of a plateau schedule, with the names and defaults of torch's ReduceLROnPlateau.\n\nfactor: The rate is multiplied by it. In [0, 1). Default 0.1\npatience: Metrics without improvement that are endured. In [0, inf). Default 10\ncooldown: Metrics after a reduction that do not count. In [0, inf). Default 0\nthreshold: By how much a metric must be better. In [0, inf). Default 1e-4\nmin_lr: In [0, inf). Default 0\neps: Smaller reductions are left out. In [0, inf). Default 1e-8\nmode: Default MIN\nthreshold_mode: Default REL";
+static const char accel_plateau_options_text[] = "accel_plateau_options_t(*, factor=0.1, patience=10, cooldown=0, threshold=1e-4, min_lr=0, eps=1e-8, mode=ACCEL_METRIC_MIN, threshold_mode=ACCEL_THRESHOLD_REL)\n--\n\nThe options of a plateau schedule, with the names and defaults of torch's ReduceLROnPlateau.\n\nfactor: The rate is multiplied by it. In [0, 1). Default 0.1\npatience: Metrics without improvement that are endured. In [0, inf). Default 10\ncooldown: Metrics after a reduction that do not count. In [0, inf). Default 0\nthreshold: By how much a metric must be better. In [0, inf). Default 1e-4\nmin_lr: The least learning rate. In [0, inf). Default 0\neps: Smaller reductions are left out. In [0, inf). Default 1e-8\nmode: Whether a lower or a higher metric is better. Default MIN\nthreshold_mode: Whether the threshold is relative or absolute. Default REL";
 %}
 %accel_options(accel_plateau_options, ACCEL_PLATEAU_OPTIONS_INIT, )
 %{
-static const char accel_packing_options_text[] = "accel_packing_options_t(*, sequence_length=None, end_of_document=None, document_offsets=None, packing=ACCEL_PACKING_CONCATENATE, pad_token=0)\n--\n\nHow documents are packed. One of end_of_document and document_offsets is given.\n\nsequence_length: In [1, inf). Required\nend_of_document: The token that ends each document, and belongs to it. In (-inf, inf). Default: none\ndocument_offsets: Int64 [documents + 1]: where each begins, and the end of the last. Default: none\npacking: Default CONCATENATE\npad_token: Behind the last document of a sequence. In (-inf, inf). Default 0";
+static const char accel_packing_options_text[] = "accel_packing_options_t(*, sequence_length=None, end_of_document=None, document_offsets=None, packing=ACCEL_PACKING_CONCATENATE, pad_token=0)\n--\n\nHow documents are packed. One of end_of_document and document_offsets is given.\n\nsequence_length: The length of a sequence. In [1, inf). Required\nend_of_document: The token that ends each document, and belongs to it. In (-inf, inf). Default: none\ndocument_offsets: Int64 [documents + 1]: where each begins, and the end of the last. Default: none\npacking: How documents become sequences. Default CONCATENATE\npad_token: Behind the last document of a sequence. In (-inf, inf). Default 0";
 %}
 %accel_options(accel_packing_options, ACCEL_PACKING_OPTIONS_INIT, )
 %{
@@ -557,11 +557,11 @@ static const char accel_chat_options_text[] = "accel_chat_options_t(*, add_gener
 %}
 %accel_options(accel_chat_options, ACCEL_CHAT_OPTIONS_INIT, free((char *)$self->chat_template); free_value((accel_value_t *)$self->tools); free_value((accel_value_t *)$self->documents); free_value((accel_value_t *)$self->variables);)
 %{
-static const char accel_tensor_parallel_options_text[] = "accel_tensor_parallel_options_t(*, plan=\"auto\", verify_gradients=1, sequence_parallel=0, loss_parallel=0, regather_inputs=1, overlap=ACCEL_OVERLAP_AUTO, overlap_chunks=0)\n--\n\nHow the layers of a model are split over the ranks of the axis \"tensor\" of the mesh (Shoeybi et al., \"Megatron-LM\", 2019). Each rank stores its part of a split layer's weight, with its gradient and optimizer states. Ranks along the axis get the same batches, and their results are those of one process. Layers are split when the model is prepared, in place, and start from the weights of the axis' first rank. Checkpoints have whole tensors, and load on any mesh. A plan has rules \"PATH STYLE\", one a line or with ; between them. A path leads from the model to a layer or a parameter, and * stands for one part of it; of several rules that match, the first one counts. The styles have Hugging Face's names: \"colwise\", a linear layer by the features of its output, which stays split; \"colwise_gather_output\" or \"colwise_rep\", the same, with the output gathered; \"packed_colwise(3)\", an output that is several tensors behind each other, each of which is split, with their number or their sizes; \"rowwise\", a linear layer by the features of its input, which is split already, while the output is whole; \"rowwise_split_input\" or \"rowwise_rep\", the same of a whole input, of which each rank takes its part; \"packed_rowwise(2)\", as packed_colwise, of the input; \"embedding_rowwise\" and \"embedding_colwise\", an embedding by its rows or its features; \"replicate\", nothing; \"sequence_parallel\", a layer between split ones under the option of this name, such as a norm, and \"replicated_with_grad_allreduce\", a layer on a rank's part of features, such as a norm over heads: each rank has all of it, and the gradients are summed; \"split_output\", a whole embedding of whose output a rank takes its positions. A parameter that is no layer's is cut along its first dimension by \"colwise\" and \"embedding_rowwise\", along its second one by \"rowwise\" and \"embedding_colwise\", and the program's forward computes with the part. Sizes need not be divisible. Heads of an attention layer stay whole.\n\nplan: Rules; or \"auto\": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or \"none\": the program's own forward splits the model. Variable PARALLELISM_CONFIG_TP_PLAN. Default \"auto\"\nverify_gradients: 1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Variable PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS. Default 1\nsequence_parallel: 1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Variable PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL. Default 0\nloss_parallel: 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the class scores of this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the scores are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0\nregather_inputs: 1: under sequence_parallel the backward gathers the input of a layer with split outputs again, so that between forward and backward a rank keeps its positions alone; 0: it keeps the whole. Variable PARALLELISM_CONFIG_TP_REGATHER_INPUTS. Default 1\noverlap: Whether split layers communicate while they compute: the sum of a layer's input gradient goes on while that of its weight is computed, and the sums of a product's first rows while the next ones are computed. Values do not depend on it. Variable PARALLELISM_CONFIG_TP_OVERLAP. Default AUTO\noverlap_chunks: Into how many parts the rows of such a product are cut; 0: parts have at least 256 rows and 256 KiB. In [0, inf). Variable PARALLELISM_CONFIG_TP_OVERLAP_CHUNKS. Default 0";
+static const char accel_tensor_parallel_options_text[] = "accel_tensor_parallel_options_t(*, plan=\"auto\", verify_gradients=1, sequence_parallel=0, loss_parallel=0, regather_inputs=1, overlap=ACCEL_OVERLAP_AUTO, overlap_chunks=0)\n--\n\nHow the layers of a model are split over the ranks of the axis \"tensor\" of the mesh (Shoeybi et al., \"Megatron-LM\", 2019). Each rank stores its part of a split layer's weight, with its gradient and optimizer states. Ranks along the axis get the same batches, and their results are those of one process. Layers are split when the model is prepared, in place, and start from the weights of the axis' first rank. Checkpoints have whole tensors, and load on any mesh. A plan has rules \"PATH STYLE\", one a line or with ; between them. A path leads from the model to a layer or a parameter, and * stands for one part of it; of several rules that match, the first one counts. The styles have Hugging Face's names: \"colwise\", a linear layer by the features of its output, which stays split; \"colwise_gather_output\" or \"colwise_rep\", the same, with the output gathered; \"packed_colwise(3)\", an output that is several tensors behind each other, each of which is split, with their number or their sizes; \"rowwise\", a linear layer by the features of its input, which is split already, while the output is whole; \"rowwise_split_input\" or \"rowwise_rep\", the same of a whole input, of which each rank takes its part; \"packed_rowwise(2)\", as packed_colwise, of the input; \"embedding_rowwise\" and \"embedding_colwise\", an embedding by its rows or its features; \"replicate\", nothing; \"sequence_parallel\", a layer between split ones under the option of this name, such as a norm, and \"replicated_with_grad_allreduce\", a layer on a rank's part of features, such as a norm over heads: each rank has all of it, and the gradients are summed; \"split_output\", a whole embedding of whose output a rank takes its positions. A parameter that is no layer's is cut along its first dimension by \"colwise\" and \"embedding_rowwise\", along its second one by \"rowwise\" and \"embedding_colwise\", and the program's forward computes with the part. Sizes need not be divisible. Heads of an attention layer stay whole.\n\nplan: Rules; or \"auto\": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or \"none\": the program's own forward splits the model. Variable PARALLELISM_CONFIG_TP_PLAN. Default \"auto\"\nverify_gradients: 1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Variable PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS. Default 1\nsequence_parallel: 1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Variable PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL. Default 0\nloss_parallel: 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the logits of this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the logits are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0\nregather_inputs: 1: under sequence_parallel the backward gathers the input of a layer with split outputs again, so that between forward and backward a rank keeps its positions alone; 0: it keeps the whole. Variable PARALLELISM_CONFIG_TP_REGATHER_INPUTS. Default 1\noverlap: Whether split layers communicate while they compute: the sum of a layer's input gradient goes on while that of its weight is computed, and the sums of a product's first rows while the next ones are computed. Values do not depend on it. Variable PARALLELISM_CONFIG_TP_OVERLAP. Default AUTO\noverlap_chunks: Into how many parts the rows of such a product are cut; 0: parts have at least 256 rows and 256 KiB. In [0, inf). Variable PARALLELISM_CONFIG_TP_OVERLAP_CHUNKS. Default 0";
 %}
 %accel_options(accel_tensor_parallel_options, ACCEL_TENSOR_PARALLEL_OPTIONS_INIT, free((char *)$self->plan);)
 %{
-static const char accel_context_parallel_options_text[] = "accel_context_parallel_options_t(*, method=ACCEL_CONTEXT_METHOD_ALL_GATHER, load_balance=ACCEL_LOAD_BALANCE_AUTO, sequence_length=0, variable_length=1, inputs_are_split=0)\n--\n\nHow sequences are split over the ranks of the axis \"context\" of the mesh. These ranks get the same batches, and each keeps its positions of them: a scope of accel_context_parallel_begin() says which tensors have positions, and attention in it is of the whole sequence. Models of one state have the same options; what one leaves unset is as in another.\n\nmethod: ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; the reference's words are \"allgather\" and \"alltoall\", which is RING. Variable PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER\nload_balance: Default AUTO\nsequence_length: The positions of each sequence; 0: any number. In [0, inf). Default 0\nvariable_length: 0: sequences of another length than sequence_length are an error. Default 1\ninputs_are_split: 1: what the model is called with are this rank's positions, as a loader with sequence_keys gives them: each call is in a scope of its own. Default 0";
+static const char accel_context_parallel_options_text[] = "accel_context_parallel_options_t(*, method=ACCEL_CONTEXT_METHOD_ALL_GATHER, load_balance=ACCEL_LOAD_BALANCE_AUTO, sequence_length=0, variable_length=1, inputs_are_split=0)\n--\n\nHow sequences are split over the ranks of the axis \"context\" of the mesh. These ranks get the same batches, and each keeps its positions of them: a scope of accel_context_parallel_begin() says which tensors have positions, and attention in it is of the whole sequence. Models of one state have the same options; what one leaves unset is as in another.\n\nmethod: ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; Accelerate's words are \"allgather\" and \"alltoall\", which is RING. Variable PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER\nload_balance: How positions are shared out among the ranks. Default AUTO\nsequence_length: The positions of each sequence; 0: any number. In [0, inf). Default 0\nvariable_length: 0: sequences of another length than sequence_length are an error. Default 1\ninputs_are_split: 1: what the model is called with are this rank's positions, as a loader with sequence_keys gives them: each call is in a scope of its own. Default 0";
 %}
 %accel_options(accel_context_parallel_options, ACCEL_CONTEXT_PARALLEL_OPTIONS_INIT, )
 %{
@@ -569,7 +569,7 @@ static const char accel_expert_parallel_options_text[] = "accel_expert_parallel_
 %}
 %accel_options(accel_expert_parallel_options, ACCEL_EXPERT_PARALLEL_OPTIONS_INIT, )
 %{
-static const char accel_pipeline_options_text[] = "accel_pipeline_options_t(*, schedule=\"1f1b\", micro_batches=0, split=\"flops\", stages_per_rank=0, max_in_flight=0, gather_output=0, check_balance=1, boundary_dtype=None, max_memory=None, broadcast_loss=1, sample_inputs=None)\n--\n\nHow a model is trained in stages on the ranks of the axis \"pipeline\" of the mesh (Huang et al., \"GPipe\", 2019). The model is a chain of parts, and a stage is a run of them; a rank has the parts of its stages alone. The rows of a batch are cut into micro-batches, which pass from stage to stage. Results are those of one process. Where the axis has one rank, the model is one stage, and only micro_batches counts.\n\nschedule: The order of the work: \"gpipe\", all forwards, then all backwards; \"1f1b\", a backward as soon as it can be, so that fewer activations are kept (Narayanan et al., \"PipeDream\", 2019); \"interleaved\", 1f1b with several stages a rank, which shortens the time that ranks wait; \"zero_bubble\" and \"zero_bubble_v\", which compute gradients of weights in that time (Qi et al., 2023); \"auto\", the fastest of these by the costs of the stages. Default \"1f1b\"\nmicro_batches: The parts of a batch, each of which has a row at least; 0: as many as there are ranks along the axis. Times the stages at most 1048575. In [0, 1048575]. Default 0\nsplit: Where the chain is cut: so that the most expensive stage costs least, by \"parameters\", \"flops\" or \"measured\" times; or \"2,3,3\", the parts of each stage; or \"h.4,h.8\", the names of the parts that begin stages behind the first one. Default \"flops\"\nstages_per_rank: 0: 2 for \"interleaved\" and \"zero_bubble_v\", 1 for the others. In [0, 2147483647]. Default 0\nmax_in_flight: The most micro-batches whose activations a rank keeps; 0: as the schedule. In [0, 2147483647]. Default 0\ngather_output: 1: in evaluation all ranks along the axis get the output, instead of the one with the last stage. Default 0\ncheck_balance: 1: a warning tells of a stage that costs more than 1.3 times the mean. Default 1\nboundary_dtype: The dtype in which floating values of larger ones, and their gradients, pass between ranks: \"bfloat16\", \"float16\", whose largest number is 65504, or \"float32\". A stage gets them in their own dtype. Default: their own\nmax_memory: The most memory that the parameters of a stage may take, before layers are split or sharded: \"8GiB\" for each, or a size for each stage, with commas between them. Gradients and the states of the optimizer come on top. Default: no limit\nbroadcast_loss: 1: a step gives its loss on all ranks along the axis; 0: on those with the last stage, and not a number on the others. Default 1\nsample_inputs: Inputs of the model with the rows of a micro-batch, a tensor, a tuple or a list, on the rank with the first stage: operations are counted, or times measured, with them. Default: \"flops\" are the products of a row with the weights, \"measured\" takes a row of token ids";
+static const char accel_pipeline_options_text[] = "accel_pipeline_options_t(*, schedule=\"1f1b\", micro_batches=0, split=\"flops\", stages_per_rank=0, max_in_flight=0, gather_output=0, check_balance=1, boundary_dtype=None, max_memory=None, broadcast_loss=1, sample_inputs=None)\n--\n\nHow a model is trained in stages on the ranks of the axis \"pipeline\" of the mesh (Huang et al., \"GPipe\", 2019). The model is a chain of parts, and a stage is a run of them; a rank has the parts of its stages alone. The rows of a batch are cut into micro-batches, which pass from stage to stage. Results are those of one process. Where the axis has one rank, the model is one stage, and only micro_batches counts.\n\nschedule: The order of the work: \"gpipe\", all forwards, then all backwards; \"1f1b\", a backward as soon as it can be, so that fewer activations are stored (Narayanan et al., \"PipeDream\", 2019); \"interleaved\", 1f1b with several stages a rank, which shortens the time that ranks wait; \"zero_bubble\" and \"zero_bubble_v\", which compute gradients of weights in that time (Qi et al., 2023); \"auto\", the fastest of these by the costs of the stages. Default \"1f1b\"\nmicro_batches: The parts of a batch, each of which has a row at least; 0: as many as there are ranks along the axis. Times the stages at most 1048575. In [0, 1048575]. Default 0\nsplit: Where the chain is cut: so that the most expensive stage costs least, by \"parameters\", \"flops\" or \"measured\" times; or \"2,3,3\", the parts of each stage; or \"h.4,h.8\", the names of the parts that begin stages behind the first one. Default \"flops\"\nstages_per_rank: 0: 2 for \"interleaved\" and \"zero_bubble_v\", 1 for the others. In [0, 2147483647]. Default 0\nmax_in_flight: The most micro-batches whose activations a rank keeps; 0: as the schedule. In [0, 2147483647]. Default 0\ngather_output: 1: in evaluation all ranks along the axis get the output, instead of the one with the last stage. Default 0\ncheck_balance: 1: a warning names a stage that costs more than 1.3 times the mean. Default 1\nboundary_dtype: The dtype in which floating values of larger ones, and their gradients, pass between ranks: \"bfloat16\", \"float16\", whose largest number is 65504, or \"float32\". A stage gets them in their own dtype. Default: their own\nmax_memory: The most memory that the parameters of a stage may take, before layers are split or sharded: \"8GiB\" for each, or a size for each stage, with commas between them. Gradients and the states of the optimizer come on top. Default: no limit\nbroadcast_loss: 1: a step gives its loss on all ranks along the axis; 0: on those with the last stage, and not a number on the others. Default 1\nsample_inputs: Inputs of the model with the rows of a micro-batch, a tensor, a tuple or a list, on the rank with the first stage: operations are counted, or times measured, with them. Default: \"flops\" are the products of a row with the weights, \"measured\" takes a row of token ids";
 %}
 %accel_options(accel_pipeline_options, ACCEL_PIPELINE_OPTIONS_INIT, free((char *)$self->schedule); free((char *)$self->split); free((char *)$self->boundary_dtype); free((char *)$self->max_memory); free_value((accel_value_t *)$self->sample_inputs);)
 %{
@@ -577,15 +577,15 @@ static const char accel_power_sgd_options_text[] = "accel_power_sgd_options_t(*,
 %}
 %accel_options(accel_power_sgd_options, ACCEL_POWER_SGD_OPTIONS_INIT, )
 %{
-static const char accel_ddp_options_text[] = "accel_ddp_options_t(*, broadcast_buffers=1, find_unused_parameters=0, gradient_as_bucket_view=1, static_graph=0, bucket_cap_mb=25, check_reduction=0, comm_hook=ACCEL_DDP_COMM_HOOK_NO, comm_wrapper=ACCEL_DDP_COMM_HOOK_NO, comm_state_option=None)\n--\n\nHow gradients are averaged.\n\nbroadcast_buffers: 1: rank 0's buffers are sent before each forward. Default 1\nfind_unused_parameters: 1: parameters may be without a gradient. Default 0\ngradient_as_bucket_view: 1: gradients live in the buckets, without a copy; the reference copies unless told otherwise. Default 1\nstatic_graph: 1: the same parameters are used in every step. Default 0\nbucket_cap_mb: Size of a bucket in MiB. In (0, inf). Default 25\ncheck_reduction: Kept for the reference's sake; no effect. Default 0\ncomm_hook: Default NO\ncomm_wrapper: FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO\ncomm_state_option: The options of both PowerSGDs. Default: theirs";
+static const char accel_ddp_options_text[] = "accel_ddp_options_t(*, broadcast_buffers=1, find_unused_parameters=0, gradient_as_bucket_view=1, static_graph=0, bucket_cap_mb=25, check_reduction=0, comm_hook=ACCEL_DDP_COMM_HOOK_NO, comm_wrapper=ACCEL_DDP_COMM_HOOK_NO, comm_state_option=None)\n--\n\nHow gradients are averaged.\n\nbroadcast_buffers: 1: rank 0's buffers are sent before each forward. Default 1\nfind_unused_parameters: 1: parameters may be without a gradient. Default 0\ngradient_as_bucket_view: 1: gradients live in the buckets, without a copy; Accelerate copies by default. Default 1\nstatic_graph: 1: the same parameters are used in every step. Default 0\nbucket_cap_mb: Size of a bucket in MiB. In (0, inf). Default 25\ncheck_reduction: Exists because Accelerate has it; no effect. Default 0\ncomm_hook: The hook that compresses gradients. Default NO\ncomm_wrapper: FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO\ncomm_state_option: The options of both PowerSGDs. Default: theirs";
 %}
 %accel_options(accel_ddp_options, ACCEL_DDP_OPTIONS_INIT, )
 %{
-static const char accel_fsdp_options_text[] = "accel_fsdp_options_t(*, enabled=None, sharding_strategy=ACCEL_SHARDING_STRATEGY_FULL_SHARD, fsdp_version=1, reshard_after_forward=None, backward_prefetch=ACCEL_BACKWARD_PREFETCH_BACKWARD_PRE, forward_prefetch=0, limit_all_gathers=1, auto_wrap_policy=ACCEL_AUTO_WRAP_POLICY_NO_WRAP, state_dict_type=ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT, transformer_cls_names_to_wrap=None, min_num_params=0, ignored_modules=None, param_dtype=None, reduce_dtype=None, output_dtype=None, cast_forward_inputs=1, cpu_offload=0, use_orig_params=1, sync_module_states=1, cpu_ram_efficient_loading=0, activation_checkpointing=0, activation_checkpointing_offload=0, offload_optimizer=0, offload_folder=None, reshard_group_size=0, leaf_module_classes=None)\n--\n\nFully sharded data parallelism: each rank holds a part of each parameter, of its gradient and of its optimizer state, and parameters are gathered group by group when a forward or backward needs them (Rajbhandari et al., \"ZeRO\", 2020; Zhao et al., \"PyTorch FSDP\", 2023). Parameters are cut along dimension 0.\n\nenabled: 1: parameters are sharded. Variable ACCELERATE_USE_FSDP. Default: whether data_parallel_shard_size of the state is above 1\nsharding_strategy: A model in stages: SHARD_GRAD_OP unless it is set. Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD\nfsdp_version: The version of FSDP whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION. Default 1\nreshard_after_forward: 0: parameters stay whole until the backward, 1: they are gathered again. Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy\nbackward_prefetch: Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE\nforward_prefetch: 1: the next group is gathered during the forward of the current one. Variable FSDP_FORWARD_PREFETCH. Default 0\nlimit_all_gathers: 1: at most two groups are gathered at a time. Default 1\nauto_wrap_policy: Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP\nstate_dict_type: Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT\ntransformer_cls_names_to_wrap: Names of classes with commas between them. Variable FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none\nmin_num_params: Parameters from which a module forms a group; 0: no module does. In [0, inf). Variable FSDP_MIN_NUM_PARAMS. Default 0\nignored_modules: Regular expression of the whole names of modules, or parameters, that are left out: each rank has all of these, and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none\nparam_dtype: \"float32\", \"bfloat16\" or \"float16\": parameters are gathered in it. Default: that of mixed_precision\nreduce_dtype: The dtype of gradients that are summed, named as param_dtype. Default: param_dtype\noutput_dtype: The dtype of the output of the model, named as param_dtype. Default: as computed\ncast_forward_inputs: 1: floating inputs of each group are cast to param_dtype. Default 1\ncpu_offload: 1: shards, their gradients and the states of the optimizer are in the memory of the host, which also computes updates. Variable FSDP_OFFLOAD_PARAMS. Default 0\nuse_orig_params: A setting of version 1: parameters keep their identity, which they always do here. Variable FSDP_USE_ORIG_PARAMS. Default 1\nsync_module_states: 1: all ranks begin with rank 0's parameters and buffers. Variable FSDP_SYNC_MODULE_STATES. Default 1\ncpu_ram_efficient_loading: 1: only rank 0 has weights, the others may have models without memory. Variable FSDP_CPU_RAM_EFFICIENT_LOADING. Default 0\nactivation_checkpointing: 1: the forward of each group is computed again in backward. Variable FSDP_ACTIVATION_CHECKPOINTING. Default 0\nactivation_checkpointing_offload: 1: what remains of each group's activations is in the memory of the host; needs activation_checkpointing. Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0\noffload_optimizer: 1: as cpu_offload, but a copy of each shard stays on the device, so that a backward needs none from the host. Default 0\noffload_folder: A folder for what is offloaded, which is in files then: shards of cpu_offload, states of offload_optimizer, and gradients. Default: none\nreshard_group_size: Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number, instead of by all of them; 0: by all. In [0, inf). Default 0\nleaf_module_classes: Names of classes with commas between them: with SIZE_BASED_WRAP each of their modules is one group with all that is in it, whatever its size. Default: none";
+static const char accel_fsdp_options_text[] = "accel_fsdp_options_t(*, enabled=None, sharding_strategy=ACCEL_SHARDING_STRATEGY_FULL_SHARD, fsdp_version=1, reshard_after_forward=None, backward_prefetch=ACCEL_BACKWARD_PREFETCH_BACKWARD_PRE, forward_prefetch=0, limit_all_gathers=1, auto_wrap_policy=ACCEL_AUTO_WRAP_POLICY_NO_WRAP, state_dict_type=ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT, transformer_cls_names_to_wrap=None, min_num_params=0, ignored_modules=None, param_dtype=None, reduce_dtype=None, output_dtype=None, cast_forward_inputs=1, cpu_offload=0, use_orig_params=1, sync_module_states=1, cpu_ram_efficient_loading=0, activation_checkpointing=0, activation_checkpointing_offload=0, offload_optimizer=0, offload_folder=None, reshard_group_size=0, leaf_module_classes=None)\n--\n\nFully sharded data parallelism: each rank holds a part of each parameter, of its gradient and of its optimizer state, and parameters are gathered group by group when a forward or backward needs them (Rajbhandari et al., \"ZeRO\", 2020; Zhao et al., \"PyTorch FSDP\", 2023). Parameters are cut along dimension 0.\n\nenabled: 1: parameters are sharded. Variable ACCELERATE_USE_FSDP. Default: whether data_parallel_shard_size of the state is above 1\nsharding_strategy: A model in stages: SHARD_GRAD_OP unless it is set. Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD\nfsdp_version: The version of FSDP whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION. Default 1\nreshard_after_forward: 0: parameters stay whole until the backward, 1: they are gathered again. Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy\nbackward_prefetch: When parameters are gathered in backward. Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE\nforward_prefetch: 1: the next group is gathered during the forward of the current one. Variable FSDP_FORWARD_PREFETCH. Default 0\nlimit_all_gathers: 1: at most two groups are gathered at a time. Default 1\nauto_wrap_policy: Which modules are sharded as one. Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP\nstate_dict_type: The form of the model in checkpoints. Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT\ntransformer_cls_names_to_wrap: Names of classes with commas between them. Variable FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none\nmin_num_params: Parameters from which a module forms a group; 0: no module does. In [0, inf). Variable FSDP_MIN_NUM_PARAMS. Default 0\nignored_modules: Regular expression of the whole names of modules, or parameters, that are left out: each rank has all of these, and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none\nparam_dtype: \"float32\", \"bfloat16\" or \"float16\": parameters are gathered in it. Default: that of mixed_precision\nreduce_dtype: The dtype of gradients that are summed, named as param_dtype. Default: param_dtype\noutput_dtype: The dtype of the output of the model, named as param_dtype. Default: as computed\ncast_forward_inputs: 1: floating inputs of each group are cast to param_dtype. Default 1\ncpu_offload: 1: shards, their gradients and the states of the optimizer are in the memory of the host, which also computes updates. Variable FSDP_OFFLOAD_PARAMS. Default 0\nuse_orig_params: A setting of version 1: parameters keep their identity, which they always do here. Variable FSDP_USE_ORIG_PARAMS. Default 1\nsync_module_states: 1: all ranks begin with rank 0's parameters and buffers. Variable FSDP_SYNC_MODULE_STATES. Default 1\ncpu_ram_efficient_loading: 1: only rank 0 has weights, the others may have models without memory. Variable FSDP_CPU_RAM_EFFICIENT_LOADING. Default 0\nactivation_checkpointing: 1: the forward of each group is computed again in backward. Variable FSDP_ACTIVATION_CHECKPOINTING. Default 0\nactivation_checkpointing_offload: 1: what remains of each group's activations is in the memory of the host; needs activation_checkpointing. Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0\noffload_optimizer: 1: as cpu_offload, but a copy of each shard stays on the device, so that a backward needs none from the host. Default 0\noffload_folder: A folder for what is offloaded, which is in files then: shards of cpu_offload, states of offload_optimizer, and gradients. Default: none\nreshard_group_size: Between forward and backward parameters are sharded over groups of this many ranks, a divisor of their number, instead of by all of them; 0: by all. In [0, inf). Default 0\nleaf_module_classes: Names of classes with commas between them: with SIZE_BASED_WRAP each of their modules is one group with all that is in it, whatever its size. Default: none";
 %}
 %accel_options(accel_fsdp_options, ACCEL_FSDP_OPTIONS_INIT, free((char *)$self->transformer_cls_names_to_wrap); free((char *)$self->ignored_modules); free((char *)$self->param_dtype); free((char *)$self->reduce_dtype); free((char *)$self->output_dtype); free((char *)$self->offload_folder); free((char *)$self->leaf_module_classes);)
 %{
-static const char accel_deepspeed_options_text[] = "accel_deepspeed_options_t(*, enabled=0, is_train_batch_min=1, hf_ds_config=None, zero_stage=2, gradient_accumulation_steps=None, gradient_clipping=1, offload_optimizer_device=ACCEL_OFFLOAD_DEVICE_NONE, offload_param_device=ACCEL_OFFLOAD_DEVICE_NONE, offload_optimizer_nvme_path=None, offload_param_nvme_path=None, zero3_init_flag=None, zero3_save_16bit_model=0, transformer_moe_cls_names=None, plugin_name=None)\n--\n\nSharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: \"auto\" values come from the fields here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one warning.\n\nenabled: 1: sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED. Default 0\nis_train_batch_min: Where the file has \"auto\" for train_micro_batch_size_per_gpu, or there is none: of the loaders that are prepared with the model or before it, 1: the smallest batch size of a rank is meant, 0: the largest. Default 1\nhf_ds_config: The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none\nzero_stage: In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2\ngradient_accumulation_steps: In [1, inf). Default: the number of the state\ngradient_clipping: The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1\noffload_optimizer_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE\noffload_param_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE\noffload_optimizer_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none\noffload_param_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none\nzero3_init_flag: For stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3\nzero3_save_16bit_model: 1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0\ntransformer_moe_cls_names: Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none\nplugin_name: The name of these settings in the state: a later model that is prepared with the name alone has them, too. Default: none";
+static const char accel_deepspeed_options_text[] = "accel_deepspeed_options_t(*, enabled=0, is_train_batch_min=1, hf_ds_config=None, zero_stage=2, gradient_accumulation_steps=None, gradient_clipping=1, offload_optimizer_device=ACCEL_OFFLOAD_DEVICE_NONE, offload_param_device=ACCEL_OFFLOAD_DEVICE_NONE, offload_optimizer_nvme_path=None, offload_param_nvme_path=None, zero3_init_flag=None, zero3_save_16bit_model=0, transformer_moe_cls_names=None, plugin_name=None)\n--\n\nSharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: \"auto\" values come from the fields here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one warning.\n\nenabled: 1: sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED. Default 0\nis_train_batch_min: Where the file has \"auto\" for train_micro_batch_size_per_gpu, or there is none: of the loaders that are prepared with the model or before it, 1: the smallest batch size of a rank is meant, 0: the largest. Default 1\nhf_ds_config: The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none\nzero_stage: The stage of ZeRO. In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2\ngradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Default: the number of the state\ngradient_clipping: The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1\noffload_optimizer_device: The place of optimizer states. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE\noffload_param_device: The place of parameters. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE\noffload_optimizer_nvme_path: The folder on an NVMe disk to offload to. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none\noffload_param_nvme_path: The folder on an NVMe disk to offload to. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none\nzero3_init_flag: For stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3\nzero3_save_16bit_model: 1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0\ntransformer_moe_cls_names: Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none\nplugin_name: The name of these settings in the state: a later model that is prepared with the name alone has them, too. Default: none";
 %}
 %accel_options(accel_deepspeed_options, ACCEL_DEEPSPEED_OPTIONS_INIT, free((char *)$self->hf_ds_config); free((char *)$self->offload_optimizer_nvme_path); free((char *)$self->offload_param_nvme_path); free((char *)$self->transformer_moe_cls_names); free((char *)$self->plugin_name);)
 %{
@@ -601,7 +601,7 @@ static const char accel_prepare_model_options_text[] = "accel_prepare_model_opti
 %}
 %accel_options(accel_prepare_model_options, ACCEL_PREPARE_MODEL_OPTIONS_INIT, )
 %{
-static const char accel_estimate_memory_options_text[] = "accel_estimate_memory_options_t(*, num_processes=1, data_parallel_shard_size=None, mixed_precision=ACCEL_PRECISION_NO, sync_each_batch=0, gradient_accumulation_steps=1, activation_bytes=0, model_options=None, tensor_parallel_size=1, context_parallel_size=1, batch_size=0, sequence_length=0, expert_parallel_size=1)\n--\n\nThe training whose memory is estimated.\n\nnum_processes: Ranks that train the model together. In [1, 2147483647]. Default 1\ndata_parallel_shard_size: The number of these ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1, 2147483647]. Default: num_processes\nmixed_precision: The precision of the forward passes. Default NO\nsync_each_batch: 1: gradients are exchanged in every micro-batch. Default 0\ngradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Default 1\nactivation_bytes: The bytes that the forward of a micro-batch keeps for its backward on one rank, beside those that batch_size tells. In [0, inf). Default 0\nmodel_options: The options with which the model will be prepared. Default: theirs\ntensor_parallel_size: The number of these ranks that have parts of the same layers, by the plan of model_options. In [1, 2147483647]. Default 1\ncontext_parallel_size: The number of these ranks that share each sequence. In [1, 2147483647]. Default 1\nbatch_size: The rows of a micro-batch of a transformer, whose activations are added: of GPT-2, Llama, or layers that the plan names. 0: they are not. In [0, inf). Default 0\nsequence_length: The positions of a row, on all ranks. In [0, inf). Default 0\nexpert_parallel_size: The number of these ranks that have different experts of a layer. In [1, 2147483647]. Default 1";
+static const char accel_estimate_memory_options_text[] = "accel_estimate_memory_options_t(*, num_processes=1, data_parallel_shard_size=None, mixed_precision=ACCEL_PRECISION_NO, sync_each_batch=0, gradient_accumulation_steps=1, activation_bytes=0, model_options=None, tensor_parallel_size=1, context_parallel_size=1, batch_size=0, sequence_length=0, expert_parallel_size=1)\n--\n\nThe training whose memory is estimated.\n\nnum_processes: Ranks that train the model together. In [1, 2147483647]. Default 1\ndata_parallel_shard_size: The number of these ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1, 2147483647]. Default: num_processes\nmixed_precision: The precision of the forward passes. Default NO\nsync_each_batch: 1: gradients are exchanged in every micro-batch. Default 0\ngradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Default 1\nactivation_bytes: The bytes that the forward of a micro-batch keeps for its backward on one rank, beside the bytes that follow from batch_size. In [0, inf). Default 0\nmodel_options: The options with which the model will be prepared. Default: theirs\ntensor_parallel_size: The number of these ranks that have parts of the same layers, by the plan of model_options. In [1, 2147483647]. Default 1\ncontext_parallel_size: The number of these ranks that share each sequence. In [1, 2147483647]. Default 1\nbatch_size: The rows of a micro-batch of a transformer, whose activations are added: of GPT-2, Llama, or layers that the plan names. 0: they are not. In [0, inf). Default 0\nsequence_length: The positions of a row, on all ranks. In [0, inf). Default 0\nexpert_parallel_size: The number of these ranks that have different experts of a layer. In [1, 2147483647]. Default 1";
 %}
 %accel_options(accel_estimate_memory_options, ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT, )
 %{
@@ -609,19 +609,19 @@ static const char accel_dataloader_config_text[] = "accel_dataloader_config_t(*,
 %}
 %accel_options(accel_dataloader_config, ACCEL_DATALOADER_CONFIG_INIT, free((char *)$self->sequence_keys);)
 %{
-static const char accel_prepare_item_text[] = "accel_prepare_item_t(*, module=None, optimizer=None, loader=None, scheduler=None, device_placement=None, model_options=None)\n--\n\nOne object for accel_prepare(): exactly one of the handles is set.\n\nmodule: Default: none\noptimizer: Default: none\nloader: Default: none\nscheduler: Default: none\ndevice_placement: Applies to a loader, or to a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state has it\nmodel_options: The options of a model. Default: theirs";
+static const char accel_prepare_item_text[] = "accel_prepare_item_t(*, module=None, optimizer=None, loader=None, scheduler=None, device_placement=None, model_options=None)\n--\n\nOne object for accel_prepare(): exactly one of the handles is set.\n\nmodule: A module to prepare. Default: none\noptimizer: An optimizer to prepare. Default: none\nloader: A loader to prepare. Default: none\nscheduler: A scheduler to prepare. Default: none\ndevice_placement: Applies to a loader, or to a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state has it\nmodel_options: The options of a model. Default: theirs";
 %}
 %accel_options(accel_prepare_item, ACCEL_PREPARE_ITEM_INIT, )
 %{
-static const char accel_fp8_options_text[] = "accel_fp8_options_t(*, backend=ACCEL_FP8_BACKEND_AO, scaling=None, format=ACCEL_FP8_FORMAT_HYBRID, amax_algorithm=ACCEL_FP8_AMAX_ALGORITHM_MOST_RECENT, amax_history_length=1024, margin=0, interval=1, override_forward=0, override_input_gradient=0, override_weight_gradient=0, use_in_evaluation=0, use_mxfp8_block_scaling=0, skip_first_and_last=None, fsdp_all_gather=None, pad_inner_dim=None, skip_names=None, compress_activations=1)\n--\n\nHow linear layers compute in 8-bit floating point under mixed_precision FP8 (Micikevicius et al., \"FP8 Formats for Deep Learning\", 2022). Layers whose sizes are no multiples of 16 are left out. Everything else is as under BF16.\n\nbackend: Variable ACCELERATE_FP8_BACKEND. Default AO\nscaling: Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling\nformat: Variable ACCELERATE_FP8_FORMAT. Default HYBRID\namax_algorithm: Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default MOST_RECENT\namax_history_length: Steps, under DELAYED. In [1, 65536]. Variable ACCELERATE_FP8_AMAX_HISTORY_LEN. Default 1024\nmargin: Scales are divided by 2 to the power of it. In [0, 32]. Variable ACCELERATE_FP8_MARGIN. Default 0\ninterval: Steps between two changes of the scales of DELAYED. In [1, inf). Variable ACCELERATE_FP8_INTERVAL. Default 1\noverride_forward: 1: the forward is computed in bfloat16. Variable ACCELERATE_FP8_OVERRIDE_FPROP. Default 0\noverride_input_gradient: 1: so are gradients of inputs. Variable ACCELERATE_FP8_OVERRIDE_DGRAD. Default 0\noverride_weight_gradient: 1: so are gradients of weights. Variable ACCELERATE_FP8_OVERRIDE_WGRAD. Default 0\nuse_in_evaluation: 1: a model in evaluation computes in 8 bits, too; 0: in bfloat16. Variable ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL. Default 0\nuse_mxfp8_block_scaling: 1: scaling BLOCKWISE. Variable ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING. Default 0\nskip_first_and_last: 1: the first and the last linear layer are left out. Default: whether the backend is AO\nfsdp_all_gather: 1: FSDP gathers the weights in 8 bits. Not with DELAYED. Variable ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER. Default: whether the backend is AO\npad_inner_dim: 1: features that are no multiple of 16 are filled up with zeros. Variable ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO\nskip_names: Regular expression of the whole names of modules that are left out. Default: none\ncompress_activations: 1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; 0: as it is. Default 1";
+static const char accel_fp8_options_text[] = "accel_fp8_options_t(*, backend=ACCEL_FP8_BACKEND_AO, scaling=None, format=ACCEL_FP8_FORMAT_HYBRID, amax_algorithm=ACCEL_FP8_AMAX_ALGORITHM_MOST_RECENT, amax_history_length=1024, margin=0, interval=1, override_forward=0, override_input_gradient=0, override_weight_gradient=0, use_in_evaluation=0, use_mxfp8_block_scaling=0, skip_first_and_last=None, fsdp_all_gather=None, pad_inner_dim=None, skip_names=None, compress_activations=1)\n--\n\nHow linear layers compute in 8-bit floating point under mixed_precision FP8 (Micikevicius et al., \"FP8 Formats for Deep Learning\", 2022). Layers whose sizes are no multiples of 16 are left out. Everything else is as under BF16.\n\nbackend: The library whose defaults the recipe has. Variable ACCELERATE_FP8_BACKEND. Default AO\nscaling: How scales are chosen. Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling\nformat: The formats of forward and backward. Variable ACCELERATE_FP8_FORMAT. Default HYBRID\namax_algorithm: Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default MOST_RECENT\namax_history_length: Steps, under DELAYED. In [1, 65536]. Variable ACCELERATE_FP8_AMAX_HISTORY_LEN. Default 1024\nmargin: Scales are divided by 2 to the power of it. In [0, 32]. Variable ACCELERATE_FP8_MARGIN. Default 0\ninterval: Steps between two changes of the scales of DELAYED. In [1, inf). Variable ACCELERATE_FP8_INTERVAL. Default 1\noverride_forward: 1: the forward is computed in bfloat16. Variable ACCELERATE_FP8_OVERRIDE_FPROP. Default 0\noverride_input_gradient: 1: so are gradients of inputs. Variable ACCELERATE_FP8_OVERRIDE_DGRAD. Default 0\noverride_weight_gradient: 1: so are gradients of weights. Variable ACCELERATE_FP8_OVERRIDE_WGRAD. Default 0\nuse_in_evaluation: 1: a model in evaluation computes in 8 bits, too; 0: in bfloat16. Variable ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL. Default 0\nuse_mxfp8_block_scaling: 1: scaling BLOCKWISE. Variable ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING. Default 0\nskip_first_and_last: 1: the first and the last linear layer are left out. Default: whether the backend is AO\nfsdp_all_gather: 1: FSDP gathers the weights in 8 bits. Not with DELAYED. Variable ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER. Default: whether the backend is AO\npad_inner_dim: 1: features that are no multiple of 16 are filled up with zeros. Variable ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO\nskip_names: Regular expression of the whole names of modules that are left out. Default: none\ncompress_activations: 1: what norms, GELU, SiLU, gates, dropout and attention save for the backward is saved in 8 bits, too; 0: as it is. Default 1";
 %}
 %accel_options(accel_fp8_options, ACCEL_FP8_OPTIONS_INIT, free((char *)$self->skip_names);)
 %{
-static const char accel_local_sgd_options_text[] = "accel_local_sgd_options_t(*, start_step=0, outer_lr=None, outer_momentum=None, outer_nesterov=None, enabled=1, gradient_group=None)\n--\n\nLocal SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9), with start_step post-local SGD (Lin et al., 2018).\n\nstart_step: Steps with exchanged gradients before the first local one. In [0, inf). Default 0\nouter_lr: The learning rate of an SGD step on (weights of the last exchange - mean of the weights). In [0, inf). Default: the mean itself is taken\nouter_momentum: In [0, inf). Default: 0.9 with outer_lr\nouter_nesterov: Default: 1 with outer_lr\nenabled: 0: gradients are exchanged in each step. Default 1\ngradient_group: A group of ranks that continue to exchange gradients in local steps (of one host, say). Default: none";
+static const char accel_local_sgd_options_text[] = "accel_local_sgd_options_t(*, start_step=0, outer_lr=None, outer_momentum=None, outer_nesterov=None, enabled=1, gradient_group=None)\n--\n\nLocal SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9), with start_step post-local SGD (Lin et al., 2018).\n\nstart_step: Steps with exchanged gradients before the first local one. In [0, inf). Default 0\nouter_lr: The learning rate of an SGD step on (weights of the last exchange - mean of the weights). In [0, inf). Default: the mean itself is taken\nouter_momentum: The momentum of the outer optimizer. In [0, inf). Default: 0.9 with outer_lr\nouter_nesterov: 1: Nesterov momentum in the outer optimizer. Default: 1 with outer_lr\nenabled: 0: gradients are exchanged in each step. Default 1\ngradient_group: A group of ranks that continue to exchange gradients in local steps (of one host, say). Default: none";
 %}
 %accel_options(accel_local_sgd_options, ACCEL_LOCAL_SGD_OPTIONS_INIT, )
 %{
-static const char accel_capture_options_text[] = "accel_capture_options_t(*, warmup_steps=3, max_captures=1, run_others=0)\n--\n\nWhen a step is recorded, and for which inputs.\n\nwarmup_steps: Ordinary steps before the first recording: they make the states of optimizers. In [1, inf). Default 3\nmax_captures: The most recordings that are kept, one for each combination of shapes, dtypes and numbers of the inputs; each keeps the memory of a step. In [1, inf). Default 1\nrun_others: 1: inputs that would need more recordings take an ordinary step; 0: they are an error. Default 0";
+static const char accel_capture_options_text[] = "accel_capture_options_t(*, warmup_steps=3, max_captures=1, run_others=0)\n--\n\nWhen a step is recorded, and for which inputs.\n\nwarmup_steps: Ordinary steps before the first recording: they make the states of optimizers. In [1, inf). Default 3\nmax_captures: The most recordings that are cached, one for each combination of shapes, dtypes and numbers of the inputs; each keeps the memory of a step. In [1, inf). Default 1\nrun_others: 1: inputs that would need more recordings take an ordinary step; 0: they are an error. Default 0";
 %}
 %accel_options(accel_capture_options, ACCEL_CAPTURE_OPTIONS_INIT, )
 %{
@@ -641,7 +641,7 @@ static const char accel_device_map_options_text[] = "accel_device_map_options_t(
 %}
 %accel_options(accel_device_map_options, ACCEL_DEVICE_MAP_OPTIONS_INIT, free((char *)$self->dtype); free_value((accel_value_t *)$self->special_dtypes); free((char *)$self->no_split_module_classes);)
 %{
-static const char accel_dispatch_options_text[] = "accel_dispatch_options_t(*, dtype=None, strict=0, offload_buffers=0, force_hooks=0, map_weights=1, broadcast_from_rank0=0, block_bytes=None, prefetch_bytes=None, main_device=None, offload_folder=None, no_split_module_classes=None, preload_module_classes=None, skip_keys=None, keep_in_fp32_modules=None, state=None)\n--\n\nHow weights are loaded and kept.\n\ndtype: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model\nstrict: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0\noffload_buffers: 1: buffers are offloaded as parameters are. Default 0\nforce_hooks: 1: inputs are moved also where all modules are on one device. Default 0\nmap_weights: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1\nbroadcast_from_rank0: 1: rank 0 reads the weights, and sends them to the others. Default 0\nblock_bytes: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: the bytes of the largest module without children, at least 64 MiB\nprefetch_bytes: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes\nmain_device: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU\noffload_folder: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none\nno_split_module_classes: Names of classes with commas between them: their modules are on one device. Default: none\npreload_module_classes: Names of classes with commas between them: their modules are blocks whatever their size. Default: none\nskip_keys: Names of inputs with commas between them that are not moved. Default: none\nkeep_in_fp32_modules: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none\nstate: The state whose ranks get the weights with broadcast_from_rank0. Default: none";
+static const char accel_dispatch_options_text[] = "accel_dispatch_options_t(*, dtype=None, strict=0, offload_buffers=0, force_hooks=0, map_weights=1, broadcast_from_rank0=0, block_bytes=None, prefetch_bytes=None, main_device=None, offload_folder=None, no_split_module_classes=None, preload_module_classes=None, skip_keys=None, keep_in_fp32_modules=None, state=None)\n--\n\nHow weights are loaded and stored.\n\ndtype: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model\nstrict: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0\noffload_buffers: 1: buffers are offloaded as parameters are. Default 0\nforce_hooks: 1: inputs are moved also where all modules are on one device. Default 0\nmap_weights: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1\nbroadcast_from_rank0: 1: rank 0 reads the weights, and sends them to the others. Default 0\nblock_bytes: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: the bytes of the largest module without children, at least 64 MiB\nprefetch_bytes: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes\nmain_device: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU\noffload_folder: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none\nno_split_module_classes: Names of classes with commas between them: their modules are on one device. Default: none\npreload_module_classes: Names of classes with commas between them: their modules are blocks whatever their size. Default: none\nskip_keys: Names of inputs with commas between them that are not moved. Default: none\nkeep_in_fp32_modules: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none\nstate: The state whose ranks get the weights with broadcast_from_rank0. Default: none";
 %}
 %accel_options(accel_dispatch_options, ACCEL_DISPATCH_OPTIONS_INIT, free((char *)$self->main_device); free((char *)$self->offload_folder); free((char *)$self->no_split_module_classes); free((char *)$self->preload_module_classes); free((char *)$self->skip_keys); free((char *)$self->keep_in_fp32_modules);)
 %{
@@ -661,7 +661,7 @@ static const char accel_save_model_options_text[] = "accel_save_model_options_t(
 %}
 %accel_options(accel_save_model_options, ACCEL_SAVE_MODEL_OPTIONS_INIT, free((char *)$self->max_shard_size);)
 %{
-static const char accel_project_options_text[] = "accel_project_options_t(*, project_dir=None, logging_dir=None, total_limit=None, iteration=0, automatic_checkpoint_naming=0, save_on_each_node=0)\n--\n\nWhere a project keeps its checkpoints, and how they are named.\n\nproject_dir: The folder of the project. Default: none\nlogging_dir: The folder of the project's logs. Default: as project_dir\ntotal_limit: Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In [1, inf). Default: all are kept\niteration: The number of the next checkpoint. In [0, inf). Default 0\nautomatic_checkpoint_naming: 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0\nsave_on_each_node: 1: the first rank of each host writes the files of the main process, for hosts without a shared disk. Default 0";
+static const char accel_project_options_text[] = "accel_project_options_t(*, project_dir=None, logging_dir=None, total_limit=None, iteration=0, automatic_checkpoint_naming=0, save_on_each_node=0)\n--\n\nWhere a project keeps its checkpoints, and how they are named.\n\nproject_dir: The folder of the project. Default: none\nlogging_dir: The folder of the project's logs. Default: as project_dir\ntotal_limit: Most checkpoints of automatic naming that are retained; the oldest are removed when a new one is complete. In [1, inf). Default: all are retained\niteration: The number of the next checkpoint. In [0, inf). Default 0\nautomatic_checkpoint_naming: 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0\nsave_on_each_node: 1: the first rank of each host writes the files of the main process, for hosts without a shared disk. Default 0";
 %}
 %accel_options(accel_project_options, ACCEL_PROJECT_OPTIONS_INIT, free((char *)$self->project_dir); free((char *)$self->logging_dir);)
 %{
@@ -705,7 +705,7 @@ static const char accel_profile_options_text[] = "accel_profile_options_t(*, act
 %}
 %accel_options(accel_profile_options, ACCEL_PROFILE_OPTIONS_INIT, free((char *)$self->activities); free((char *)$self->output_trace_dir);)
 %{
-static const char accel_launch_options_text[] = "accel_launch_options_t(*, num_processes=None, num_machines=1, machine_rank=0, main_process_port=None, main_process_ip=\"127.0.0.1\", mixed_precision=None, cpu=None, start_method=ACCEL_START_FORK, max_restarts=0, monitor_interval_ms=100, timeout_ms=None, log_dir=None, log_line_prefix_template=None, rendezvous_timeout_ms=None, job_id=None)\n--\n\nThe options of accel_launch().\n\nnum_processes: Ranks on all machines together. In [1, 65536]. Required\nnum_machines: Machines on which the same call is made. In [1, 65536]. Default 1\nmachine_rank: The number of this machine. In [0, 65535]. Default 0\nmain_process_port: The port at which the ranks meet. 0: a free one. In [0, 65535]. Default: a free one; with several machines 29500\nmain_process_ip: The host of rank 0, where the ranks meet. Default \"127.0.0.1\"\nmixed_precision: The precision of the states of the ranks. Default: as this process's environment says\ncpu: 1: the ranks use no accelerator. Default: as this process's environment says\nstart_method: The way in which the processes start. Default FORK\nmax_restarts: The number of times that all ranks are started again after one has failed. In [0, inf). Default 0\nmonitor_interval_ms: Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In [1, 60000]. Default 100\ntimeout_ms: Milliseconds until all ranks must have ended, with restarts. In [1, inf). Default: no limit\nlog_dir: A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure\nlog_line_prefix_template: The text before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and ${role_name}, which is \"default\", are replaced. Without log_dir. Default: nothing\nrendezvous_timeout_ms: Milliseconds until the ranks have met, and each of their collectives has ended: ACCEL_TIMEOUT_MS of the ranks. In [1, inf). Default: as this process's environment says\njob_id: Ranks that meet at one address and have another one are refused: ACCEL_JOB_TOKEN of the ranks. Default: a random one; with several machines as this process's environment says";
+static const char accel_launch_options_text[] = "accel_launch_options_t(*, num_processes=None, num_machines=1, machine_rank=0, main_process_port=None, main_process_ip=\"127.0.0.1\", mixed_precision=None, cpu=None, start_method=ACCEL_START_FORK, max_restarts=0, monitor_interval_ms=100, timeout_ms=None, log_dir=None, log_line_prefix_template=None, rendezvous_timeout_ms=None, job_id=None)\n--\n\nThe options of accel_launch().\n\nnum_processes: Ranks on all machines together. In [1, 65536]. Required\nnum_machines: Machines on which the same call is made. In [1, 65536]. Default 1\nmachine_rank: The number of this machine. In [0, 65535]. Default 0\nmain_process_port: The port at which the ranks meet. 0: a free one. In [0, 65535]. Default: a free one; with several machines 29500\nmain_process_ip: The host of rank 0, where the ranks meet. Default \"127.0.0.1\"\nmixed_precision: The precision of the states of the ranks. Default: as this process's environment says\ncpu: 1: the ranks use no accelerator. Default: as this process's environment says\nstart_method: The way in which the processes start. Default FORK\nmax_restarts: The number of times that all ranks are started again after one has failed. In [0, inf). Default 0\nmonitor_interval_ms: Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In [1, 60000]. Default 100\ntimeout_ms: Milliseconds until all ranks must have ended, with restarts. In [1, inf). Default: no limit\nlog_dir: A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are saved for the message of a failure\nlog_line_prefix_template: The text before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and ${role_name}, which is \"default\", are replaced. Without log_dir. Default: nothing\nrendezvous_timeout_ms: Milliseconds until the ranks have met, and each of their collectives has ended: ACCEL_TIMEOUT_MS of the ranks. In [1, inf). Default: as this process's environment says\njob_id: Ranks that meet at one address and have another one are refused: ACCEL_JOB_TOKEN of the ranks. Default: a random one; with several machines as this process's environment says";
 %}
 %accel_options(accel_launch_options, ACCEL_LAUNCH_OPTIONS_INIT, free((char *)$self->main_process_ip); free((char *)$self->log_dir); free((char *)$self->log_line_prefix_template); free((char *)$self->job_id);)
 
@@ -2056,7 +2056,7 @@ int32_t accel_is_available(const char *feature);
 
 %feature("docstring") accel_unavailable_reason "Why a part is not there, or a type of devices cannot be used: \"this LibTorch was built without XPU\", \"the plugin of npu is not loaded: ...\".
 
-feature: As for accel_is_available().
+feature: Same as accel_is_available().
 out: One line; empty when it is available.
 Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones.";
 accel_status_t accel_unavailable_reason(const char *feature, accel_buffer_t *OUTPUT);
@@ -2139,7 +2139,7 @@ accel_status_t accel_recent_errors(int64_t after, accel_value_t *OUTPUT);
 
 value: Any.
 error_on_other_type: 1: a leaf that is not a tensor is a TYPE_MISMATCH.
-function: What is applied.
+function: The function that is applied.
 user_data: Handed to the callback; destroy ends its life.
 destroy: Handed to the callback; destroy ends its life.
 out: The new tree.
@@ -2164,13 +2164,13 @@ accel_status_t accel_concatenate(const accel_value_t *items, int64_t dim, accel_
 %feature("docstring") accel_slice_tensors "Rows [begin, end) of each tensor.
 
 value: Any.
-begin: As in Python: negative numbers count from the end, too large ones are cut.
-end: As in Python: negative numbers count from the end, too large ones are cut.
+begin: Same as in Python: negative numbers count from the end, too large ones are cut.
+end: Same as in Python: negative numbers count from the end, too large ones are cut.
 out: Views.
 Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that does not fit; TORCH.";
 accel_status_t accel_slice_tensors(const accel_value_t *value, int64_t begin, int64_t end, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_pad_input_tensors "Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number. (The reference adds another number of rows for many sizes.)
+%feature("docstring") accel_pad_input_tensors "Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number. (Accelerate adds another number of rows for many sizes.)
 
 value: Any.
 num_processes: By what the size is to be divided; at least 1.
@@ -2218,7 +2218,7 @@ out: The new tree.
 Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor.";
 accel_status_t accel_get_shape(const accel_value_t *value, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_get_data_structure "Describes a tree: each tensor becomes one of the same shape and dtype on the device \"meta\", which has no memory. accel_initialize_tensors() makes a like tree from it, so that rank 0 can tell others what they are to receive.
+%feature("docstring") accel_get_data_structure "Describes a tree: each tensor becomes one of the same shape and dtype on the device \"meta\", which has no memory. accel_initialize_tensors() makes a like tree from it, so that rank 0 can describe to others what they are to receive.
 
 value: A tensor or a tree of tensors.
 out: The new tree.
@@ -2227,7 +2227,7 @@ accel_status_t accel_get_data_structure(const accel_value_t *value, accel_value_
 
 %feature("docstring") accel_initialize_tensors "A tree of new tensors on the CPU, whose elements are not initialised.
 
-structure: What accel_get_data_structure() returned, or any tree of tensors.
+structure: A tree of accel_get_data_structure(), or any tree of tensors.
 out: The new tree.
 Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; OUT_OF_MEMORY.";
 accel_status_t accel_initialize_tensors(const accel_value_t *structure, accel_value_t *OUTPUT);
@@ -2285,20 +2285,20 @@ accel_status_t accel_device_empty_cache(const accel_device_t *device);
 %feature("docstring") accel_device_memory "The memory of an accelerator in bytes.
 
 device: The device.
-out: A map with \"allocated\" and \"peak_allocated\" (by tensors), \"reserved\" and \"peak_reserved\" (by the allocator, which keeps memory for later tensors), and \"free\" and \"total\" (of the device), which are NONE when it does not tell.
+out: A map with \"allocated\" and \"peak_allocated\" (by tensors), \"reserved\" and \"peak_reserved\" (by the allocator, which keeps memory for later tensors), and \"free\" and \"total\" (of the device), which are NONE when the device does not report them.
 Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED for the CPU and other devices that do not count.";
 accel_status_t accel_device_memory(const accel_device_t *device, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_device_reset_peak_memory "Counts the peaks of accel_device_memory() from what is in use now.
 
 device: The device.
-Returns: As accel_device_memory().";
+Returns: Same as accel_device_memory().";
 accel_status_t accel_device_reset_peak_memory(const accel_device_t *device);
 
 %feature("docstring") accel_device_properties "Describes a device and its abilities.
 
 device: The device.
-out: A map: \"name\" (\"cuda:0\"), \"type\" (\"cuda\"), \"index\", \"count\" (of devices of the type), \"total_memory\" (bytes, NONE when it does not tell), \"dtypes\" (a list of the names of those that it computes with; all when it does not tell).
+out: A map: \"name\" (\"cuda:0\"), \"type\" (\"cuda\"), \"index\", \"count\" (of devices of the type), \"total_memory\" (bytes, NONE when it is not reported), \"dtypes\" (a list of the names of those that it computes with; all when they are not reported).
 Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.";
 accel_status_t accel_device_properties(const accel_device_t *device, accel_value_t *OUTPUT);
 
@@ -2326,7 +2326,7 @@ accel_status_t accel_state_share(accel_state_t *state, const accel_state_options
 %feature("docstring") accel_state_retain "Adds an owner.
 
 state: A state.
-Returns: The same state, with one owner more.";
+Returns: This state, which has one owner more.";
 accel_state_t *accel_state_retain(accel_state_t *state);
 
 %feature("docstring") accel_state_release "The last owner leaves the job without waiting for the others.
@@ -2600,15 +2600,15 @@ accel_status_t accel_gather(accel_state_t *state, const accel_value_t *value, ac
 state: A state.
 value: A tensor or a tree of tensors.
 out: The joined tree.
-Returns: As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.";
+Returns: Same as accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.";
 accel_status_t accel_gather_uneven(accel_state_t *state, const accel_value_t *value, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_gather_for_metrics "Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches. Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the batch are truncated to as many first rows as the batch has, as in the reference.
+%feature("docstring") accel_gather_for_metrics "Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches. Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the batch are truncated to as many first rows as the batch has, as in Accelerate.
 
 state: A state.
 value: A tensor or a tree of tensors; other leaves are gathered as objects.
 out: Each sample exactly once.
-Returns: As accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.";
+Returns: Same as accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.";
 accel_status_t accel_gather_for_metrics(accel_state_t *state, const accel_value_t *value, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_gather_object_for_metrics "Gathers a list of results as accel_gather_object() does, and leaves out results of samples that the loader repeated to fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists as many first items stay as the batch has.
@@ -2616,7 +2616,7 @@ accel_status_t accel_gather_for_metrics(accel_state_t *state, const accel_value_
 state: A state.
 items: This rank's list; tensors in it may have any sizes.
 out: The list of all ranks' items.
-Returns: As accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as accel_gather_for_metrics().";
+Returns: Same as accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as accel_gather_for_metrics().";
 accel_status_t accel_gather_object_for_metrics(accel_state_t *state, const accel_value_t *items, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_gather_object "Every rank gets the values of all ranks in one list, in rank order; a list counts as its items. Values are numbers, strings, bytes, dense tensors, and lists, tuples and maps of those. Nothing that is received is ever run.
@@ -2634,7 +2634,7 @@ value: A tensor or a tree of tensors; unchanged.
 reduction: ACCEL_REDUCE_*; the mean of integers is truncated.
 scale: A factor for the result; 1 for none. Integers are truncated.
 out: The reduced tree.
-Returns: As accel_gather(); TYPE_MISMATCH for a reduction or a scale that the dtype does not have.";
+Returns: Same as accel_gather(); TYPE_MISMATCH for a reduction or a scale that the dtype does not have.";
 accel_status_t accel_reduce(accel_state_t *state, const accel_value_t *value, int32_t reduction, double scale, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_broadcast "Every rank gets one rank's tensors, written into its own.
@@ -2642,7 +2642,7 @@ accel_status_t accel_reduce(accel_state_t *state, const accel_value_t *value, in
 state: A state.
 value: A tensor or a tree of tensors, changed in place.
 from_process: The source rank.
-Returns: As accel_gather().";
+Returns: Same as accel_gather().";
 accel_status_t accel_broadcast(accel_state_t *state, const accel_value_t *value, int32_t from_process);
 
 %feature("docstring") accel_copy_tensor_to_devices "Every rank gets the tensor of the one rank that has it, on the device of its state: the others need to know neither which rank that is nor what the tensor is like. Two messages.
@@ -2667,10 +2667,10 @@ accel_status_t accel_broadcast_object_list(accel_state_t *state, const accel_val
 state: A state.
 value: A tensor or a tree of tensors, with equally many dimensions on all ranks.
 dim: The dimension; negative ones count from the end; tensors that lack it stay.
-pad_index: What is filled in.
+pad_index: The value that is filled in.
 pad_first: 1: before the data instead of after it.
 out: The padded tree.
-Returns: As accel_gather().";
+Returns: Same as accel_gather().";
 accel_status_t accel_pad_across_processes(accel_state_t *state, const accel_value_t *value, int64_t dim, double pad_index, int32_t pad_first, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_all_reduce "Reduces a tensor over the ranks, in place.
@@ -2678,7 +2678,7 @@ accel_status_t accel_pad_across_processes(accel_state_t *state, const accel_valu
 state: A state.
 tensor: Reduced in place.
 reduction: ACCEL_REDUCE_*.
-Returns: As accel_gather().";
+Returns: Same as accel_gather().";
 accel_status_t accel_all_reduce(accel_state_t *state, accel_tensor_t *tensor, int32_t reduction);
 
 %feature("docstring") accel_all_gather "Joins the parts of all ranks in rank order.
@@ -2686,7 +2686,7 @@ accel_status_t accel_all_reduce(accel_state_t *state, accel_tensor_t *tensor, in
 state: A state.
 input: One rank's part.
 output: num_processes times as many elements.
-Returns: As accel_gather().";
+Returns: Same as accel_gather().";
 accel_status_t accel_all_gather(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output);
 
 %feature("docstring") accel_reduce_scatter "Reduces over the ranks and leaves each rank its part.
@@ -2695,7 +2695,7 @@ state: A state.
 input: num_processes times as many elements as output.
 reduction: ACCEL_REDUCE_*.
 output: This rank's part of the reduction.
-Returns: As accel_gather().";
+Returns: Same as accel_gather().";
 accel_status_t accel_reduce_scatter(accel_state_t *state, const accel_tensor_t *input, int32_t reduction, accel_tensor_t *output);
 
 %feature("docstring") accel_all_to_all "Part i of the input goes to rank i.
@@ -2703,7 +2703,7 @@ accel_status_t accel_reduce_scatter(accel_state_t *state, const accel_tensor_t *
 state: A state.
 input: num_processes equal parts each.
 output: num_processes equal parts each.
-Returns: As accel_gather().";
+Returns: Same as accel_gather().";
 accel_status_t accel_all_to_all(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output);
 
 %feature("docstring") accel_scatter "Part i of the source rank's input goes to rank i.
@@ -2712,7 +2712,7 @@ state: A state.
 input: NULL except on the source rank.
 from_process: The source rank.
 output: This rank's part.
-Returns: As accel_gather().";
+Returns: Same as accel_gather().";
 accel_status_t accel_scatter(accel_state_t *state, const accel_tensor_t *input, int32_t from_process, accel_tensor_t *output);
 
 %feature("docstring") accel_send "Sends a tensor to one rank.
@@ -2736,7 +2736,7 @@ accel_status_t accel_recv(accel_state_t *state, accel_tensor_t *tensor, int32_t 
 %feature("docstring") accel_gather_async "Starts accel_gather().
 
 state: A state.
-value: As there.
+value: See there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
 accel_status_t accel_gather_async(accel_state_t *state, const accel_value_t *value, accel_work_t **OUTPUT);
@@ -2744,7 +2744,7 @@ accel_status_t accel_gather_async(accel_state_t *state, const accel_value_t *val
 %feature("docstring") accel_gather_uneven_async "Starts accel_gather_uneven().
 
 state: A state.
-value: As there.
+value: See there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
 accel_status_t accel_gather_uneven_async(accel_state_t *state, const accel_value_t *value, accel_work_t **OUTPUT);
@@ -2752,7 +2752,7 @@ accel_status_t accel_gather_uneven_async(accel_state_t *state, const accel_value
 %feature("docstring") accel_gather_for_metrics_async "Starts accel_gather_for_metrics(), for the batch that the loader gave last.
 
 state: A state.
-value: As there.
+value: See there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
 accel_status_t accel_gather_for_metrics_async(accel_state_t *state, const accel_value_t *value, accel_work_t **OUTPUT);
@@ -2760,7 +2760,7 @@ accel_status_t accel_gather_for_metrics_async(accel_state_t *state, const accel_
 %feature("docstring") accel_gather_object_for_metrics_async "Starts accel_gather_object_for_metrics(), for the batch that the loader gave last.
 
 state: A state.
-items: As there.
+items: See there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
 accel_status_t accel_gather_object_for_metrics_async(accel_state_t *state, const accel_value_t *items, accel_work_t **OUTPUT);
@@ -2768,7 +2768,7 @@ accel_status_t accel_gather_object_for_metrics_async(accel_state_t *state, const
 %feature("docstring") accel_gather_object_async "Starts accel_gather_object().
 
 state: A state.
-object: As there.
+object: See there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
 accel_status_t accel_gather_object_async(accel_state_t *state, const accel_value_t *object, accel_work_t **OUTPUT);
@@ -2776,9 +2776,9 @@ accel_status_t accel_gather_object_async(accel_state_t *state, const accel_value
 %feature("docstring") accel_reduce_async "Starts accel_reduce().
 
 state: A state.
-value: As there.
-reduction: As there.
-scale: As there.
+value: See there.
+reduction: See there.
+scale: See there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
 accel_status_t accel_reduce_async(accel_state_t *state, const accel_value_t *value, int32_t reduction, double scale, accel_work_t **OUTPUT);
@@ -2786,8 +2786,8 @@ accel_status_t accel_reduce_async(accel_state_t *state, const accel_value_t *val
 %feature("docstring") accel_broadcast_async "Starts accel_broadcast().
 
 state: A state.
-value: As there.
-from_process: As there.
+value: See there.
+from_process: See there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
 accel_status_t accel_broadcast_async(accel_state_t *state, const accel_value_t *value, int32_t from_process, accel_work_t **OUTPUT);
@@ -2795,8 +2795,8 @@ accel_status_t accel_broadcast_async(accel_state_t *state, const accel_value_t *
 %feature("docstring") accel_broadcast_object_list_async "Starts accel_broadcast_object_list().
 
 state: A state.
-objects: As there.
-from_process: As there.
+objects: See there.
+from_process: See there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
 accel_status_t accel_broadcast_object_list_async(accel_state_t *state, const accel_value_t *objects, int32_t from_process, accel_work_t **OUTPUT);
@@ -2804,10 +2804,10 @@ accel_status_t accel_broadcast_object_list_async(accel_state_t *state, const acc
 %feature("docstring") accel_pad_across_processes_async "Starts accel_pad_across_processes().
 
 state: A state.
-value: As there.
-dim: As there.
-pad_index: As there.
-pad_first: As there.
+value: See there.
+dim: See there.
+pad_index: See there.
+pad_first: See there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
 accel_status_t accel_pad_across_processes_async(accel_state_t *state, const accel_value_t *value, int64_t dim, double pad_index, int32_t pad_first, accel_work_t **OUTPUT);
@@ -2815,8 +2815,8 @@ accel_status_t accel_pad_across_processes_async(accel_state_t *state, const acce
 %feature("docstring") accel_all_reduce_async "Starts accel_all_reduce().
 
 state: A state.
-tensor: As there.
-reduction: As there.
+tensor: See there.
+reduction: See there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
 accel_status_t accel_all_reduce_async(accel_state_t *state, accel_tensor_t *tensor, int32_t reduction, accel_work_t **OUTPUT);
@@ -2824,8 +2824,8 @@ accel_status_t accel_all_reduce_async(accel_state_t *state, accel_tensor_t *tens
 %feature("docstring") accel_all_gather_async "Starts accel_all_gather().
 
 state: A state.
-input: As there.
-output: As there.
+input: See there.
+output: See there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
 accel_status_t accel_all_gather_async(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output, accel_work_t **OUTPUT);
@@ -2833,9 +2833,9 @@ accel_status_t accel_all_gather_async(accel_state_t *state, const accel_tensor_t
 %feature("docstring") accel_reduce_scatter_async "Starts accel_reduce_scatter().
 
 state: A state.
-input: As there.
-reduction: As there.
-output: As there.
+input: See there.
+reduction: See there.
+output: See there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
 accel_status_t accel_reduce_scatter_async(accel_state_t *state, const accel_tensor_t *input, int32_t reduction, accel_tensor_t *output, accel_work_t **OUTPUT);
@@ -2843,8 +2843,8 @@ accel_status_t accel_reduce_scatter_async(accel_state_t *state, const accel_tens
 %feature("docstring") accel_all_to_all_async "Starts accel_all_to_all().
 
 state: A state.
-input: As there.
-output: As there.
+input: See there.
+output: See there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
 accel_status_t accel_all_to_all_async(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output, accel_work_t **OUTPUT);
@@ -2852,9 +2852,9 @@ accel_status_t accel_all_to_all_async(accel_state_t *state, const accel_tensor_t
 %feature("docstring") accel_scatter_async "Starts accel_scatter().
 
 state: A state.
-input: As there.
-from_process: As there.
-output: As there.
+input: See there.
+from_process: See there.
+output: See there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
 accel_status_t accel_scatter_async(accel_state_t *state, const accel_tensor_t *input, int32_t from_process, accel_tensor_t *output, accel_work_t **OUTPUT);
@@ -2862,9 +2862,9 @@ accel_status_t accel_scatter_async(accel_state_t *state, const accel_tensor_t *i
 %feature("docstring") accel_send_async "Starts accel_send().
 
 state: A state.
-tensor: As there.
-to_process: As there.
-tag: As there.
+tensor: See there.
+to_process: See there.
+tag: See there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
 accel_status_t accel_send_async(accel_state_t *state, const accel_tensor_t *tensor, int32_t to_process, int32_t tag, accel_work_t **OUTPUT);
@@ -2872,9 +2872,9 @@ accel_status_t accel_send_async(accel_state_t *state, const accel_tensor_t *tens
 %feature("docstring") accel_recv_async "Starts accel_recv().
 
 state: A state.
-tensor: As there.
-from_process: As there.
-tag: As there.
+tensor: See there.
+from_process: See there.
+tag: See there.
 out_work: The call under way.
 Returns: ACCEL_OK. The errors of the collective come from the work.";
 accel_status_t accel_recv_async(accel_state_t *state, accel_tensor_t *tensor, int32_t from_process, int32_t tag, accel_work_t **OUTPUT);
@@ -2918,7 +2918,7 @@ accel_status_t accel_work_then(accel_work_t *work, accel_work_fn CALLBACK, void 
 %feature("docstring") accel_work_retain "Adds an owner.
 
 work: A work.
-Returns: The same work, with one owner more.";
+Returns: This work, which has one owner more.";
 accel_work_t *accel_work_retain(accel_work_t *work);
 
 %feature("docstring") accel_work_release "Removes an owner. The work neither waits for that nor stops.
@@ -2948,7 +2948,7 @@ state: A state, or a group.
 color: Ranks with the same color share a group.
 key: Orders the ranks of a group; of equal keys the lower rank comes first.
 out: The group of this rank.
-Returns: As accel_gather().";
+Returns: Same as accel_gather().";
 accel_status_t accel_group_split(accel_state_t *state, int32_t color, int32_t key, accel_state_t **OUTPUT);
 
 %feature("docstring") accel_group_shrink "After a rank was lost, whichever it is: a new group of the ranks that call this. The old one is left, and can only be released. See docs/faults.md.
@@ -2986,7 +2986,7 @@ accel_status_t accel_mesh_create(accel_state_t *state, const char *axes, const i
 %feature("docstring") accel_mesh_retain "Adds an owner.
 
 mesh: A mesh.
-Returns: The same mesh, with one owner more.";
+Returns: This mesh, which has one owner more.";
 accel_mesh_t *accel_mesh_retain(accel_mesh_t *mesh);
 
 %feature("docstring") accel_mesh_release "Removes an owner.
@@ -2994,7 +2994,7 @@ accel_mesh_t *accel_mesh_retain(accel_mesh_t *mesh);
 mesh: A mesh, or NULL.";
 void accel_mesh_release(accel_mesh_t *mesh);
 
-%feature("docstring") accel_mesh_size "The number of ranks along an axis, or along several. Of a state's mesh these are the sizes that its options have, and for one that they left open what was found; accel_state_describe() says where each came from.
+%feature("docstring") accel_mesh_size "The number of ranks along an axis, or along several. A state's mesh has the sizes of its options, and computed sizes where they are unset; accel_state_describe() says where each came from.
 
 mesh: A mesh.
 axes: A name, or several that are separated by commas: their product.
@@ -3038,22 +3038,22 @@ accel_status_t accel_tensor_empty(const int64_t *ITEMS, size_t COUNT, int32_t dt
 %feature("docstring") accel_tensor_full "All elements equal.
 
 shape: The sizes.
-ndim: As accel_tensor_empty().
+ndim: Same as accel_tensor_empty().
 number: The element.
-dtype: As accel_tensor_empty().
-device: As accel_tensor_empty().
+dtype: Same as accel_tensor_empty().
+device: Same as accel_tensor_empty().
 out: The tensor.
-Returns: As accel_tensor_empty().";
+Returns: Same as accel_tensor_empty().";
 accel_status_t accel_tensor_full(const int64_t *ITEMS, size_t COUNT, double number, int32_t dtype, const accel_device_t *device, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_tensor_randn "Draws from the standard normal distribution with the default generator.
 
 shape: The sizes.
-ndim: As accel_tensor_empty().
-dtype: As accel_tensor_empty().
-device: As accel_tensor_empty().
+ndim: Same as accel_tensor_empty().
+dtype: Same as accel_tensor_empty().
+device: Same as accel_tensor_empty().
 out: The tensor.
-Returns: As accel_tensor_empty().";
+Returns: Same as accel_tensor_empty().";
 accel_status_t accel_tensor_randn(const int64_t *ITEMS, size_t COUNT, int32_t dtype, const accel_device_t *device, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_tensor_randint "Integers below a bound, as int64, with the default generator.
@@ -3063,17 +3063,17 @@ high: The range [low, high).
 shape: The shape.
 ndim: Their number.
 out: The tensor.
-Returns: As accel_tensor_empty().";
+Returns: Same as accel_tensor_empty().";
 accel_status_t accel_tensor_randint(int64_t low, int64_t high, const int64_t *ITEMS, size_t COUNT, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_tensor_from_data "A new CPU tensor with a copy of the caller's elements.
 
 data: Row-major; may be NULL when there are none.
 shape: The sizes.
-ndim: As accel_tensor_empty().
-dtype: As accel_tensor_empty().
+ndim: Same as accel_tensor_empty().
+dtype: Same as accel_tensor_empty().
 out: The tensor.
-Returns: As accel_tensor_empty().";
+Returns: Same as accel_tensor_empty().";
 accel_status_t accel_tensor_from_data(const void *data, const int64_t *ITEMS, size_t COUNT, int32_t dtype, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_tensor_from_dlpack "Takes a DLPack tensor without a copy.
@@ -3085,9 +3085,9 @@ accel_status_t accel_tensor_from_dlpack(struct DLManagedTensorVersioned *tensor,
 
 %feature("docstring") accel_tensor_from_dlpack_unversioned "Imports a tensor from DLPack before version 1.
 
-tensor: As above.
+tensor: See above.
 out: The tensor.
-Returns: As above.";
+Returns: See above.";
 accel_status_t accel_tensor_from_dlpack_unversioned(struct DLManagedTensor *tensor, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_tensor_to_dlpack "Lends a tensor to another system without a copy.
@@ -3099,31 +3099,31 @@ accel_status_t accel_tensor_to_dlpack(const accel_tensor_t *tensor, struct DLMan
 
 %feature("docstring") accel_tensor_to_dlpack_unversioned "Exports a tensor to DLPack before version 1.
 
-tensor: As above.
-out: As above.
-Returns: As above.";
+tensor: See above.
+out: See above.
+Returns: See above.";
 accel_status_t accel_tensor_to_dlpack_unversioned(const accel_tensor_t *tensor, struct DLManagedTensor **OUTPUT);
 
 %feature("docstring") accel_tensor_share_torch "Shares a tensor that stays the caller's: the handle is another owner of it.
 
 tensor_impl: A c10::TensorImpl, borrowed for the call.
-torch_version: As above.
+torch_version: See above.
 out: The tensor.
-Returns: As above.";
+Returns: See above.";
 accel_status_t accel_tensor_share_torch(void *tensor_impl, const char *torch_version, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_tensor_torch_impl "The tensor in the application's own LibTorch, without another owner.
 
 tensor: A tensor.
-torch_version: As above.
+torch_version: See above.
 out_tensor_impl: Its c10::TensorImpl, valid as long as the handle.
-Returns: As above.";
+Returns: See above.";
 accel_status_t accel_tensor_torch_impl(const accel_tensor_t *tensor, const char *torch_version, void **OUTPUT);
 
 %feature("docstring") accel_tensor_retain "Adds an owner.
 
 tensor: A tensor.
-Returns: The same tensor, with one owner more.";
+Returns: This tensor, which has one owner more.";
 accel_tensor_t *accel_tensor_retain(accel_tensor_t *tensor);
 
 %feature("docstring") accel_tensor_release "Removes an owner.
@@ -3180,7 +3180,7 @@ out: Elements times bytes of one.
 Returns: ACCEL_OK or INVALID_HANDLE.";
 accel_status_t accel_tensor_nbytes(const accel_tensor_t *tensor, size_t *OUTPUT);
 
-%feature("docstring") accel_tensor_data "The memory of the elements. What is written there by address, backward does not notice: write between steps. From the call on, half-precision casts of a parameter are made for each group of micro-batches instead of by the optimizer.
+%feature("docstring") accel_tensor_data "The memory of the elements. Backward does not notice writes through the address: write between steps. From the call on, half-precision casts of a parameter are made for each group of micro-batches instead of by the optimizer.
 
 tensor: A tensor with memory.
 out: Its first element; lives as long as the tensor.
@@ -3217,14 +3217,14 @@ out: 1 when elements lie row-major without gaps.
 Returns: ACCEL_OK or INVALID_HANDLE.";
 accel_status_t accel_tensor_is_contiguous(const accel_tensor_t *tensor, int32_t *OUTPUT);
 
-%feature("docstring") accel_tensor_requires_grad "Whether gradients are kept.
+%feature("docstring") accel_tensor_requires_grad "Whether gradients are saved in the tensor.
 
 tensor: A tensor.
-out: 1 when gradients are kept for it.
+out: 1 when gradients are saved in it.
 Returns: ACCEL_OK or INVALID_HANDLE.";
 accel_status_t accel_tensor_requires_grad(const accel_tensor_t *tensor, int32_t *OUTPUT);
 
-%feature("docstring") accel_tensor_set_requires_grad "Sets whether gradients are kept.
+%feature("docstring") accel_tensor_set_requires_grad "Sets whether gradients are saved in the tensor.
 
 tensor: A leaf of a floating dtype.
 requires_grad: 1 or 0.
@@ -3241,7 +3241,7 @@ accel_status_t accel_tensor_grad(const accel_tensor_t *tensor, accel_tensor_t **
 %feature("docstring") accel_tensor_set_grad "Sets the gradient of a leaf. The tensors share memory afterwards. Models that are prepared for several ranks keep the memory of their gradients: there change what accel_tensor_grad() returns.
 
 tensor: A leaf of a floating dtype.
-gradient: Of the same shape, dtype and device; NULL takes the gradient away.
+gradient: A tensor of the same shape, dtype and device; NULL takes the gradient away.
 Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is not a leaf.";
 accel_status_t accel_tensor_set_grad(accel_tensor_t *tensor, accel_tensor_t *gradient);
 
@@ -3258,7 +3258,7 @@ tensor: A tensor.
 dtype: The goal; dtype may be ACCEL_UNSET to keep it.
 device: The goal; dtype may be ACCEL_UNSET to keep it.
 non_blocking: 1: do not wait.
-out: The same memory when nothing changes.
+out: A tensor that shares the memory when nothing changes.
 Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.";
 accel_status_t accel_tensor_to(const accel_tensor_t *tensor, int32_t dtype, const accel_device_t *device, int32_t non_blocking, accel_tensor_t **OUTPUT);
 
@@ -3279,7 +3279,7 @@ accel_status_t accel_tensor_clone(const accel_tensor_t *tensor, accel_tensor_t *
 %feature("docstring") accel_tensor_detach "Returns the same elements outside of autograd.
 
 tensor: A tensor.
-out: The same memory outside of autograd.
+out: A tensor that shares the memory, outside of autograd.
 Returns: ACCEL_OK or INVALID_HANDLE.";
 accel_status_t accel_tensor_detach(const accel_tensor_t *tensor, accel_tensor_t **OUTPUT);
 
@@ -3298,10 +3298,10 @@ out: Interned, never released.
 Returns: ACCEL_OK, or NOT_FOUND that lists the overloads or near names.";
 accel_status_t accel_op_find(const char *name, const char *overload, const accel_op_t **OUTPUT);
 
-%feature("docstring") accel_op_resolve "Finds the overload of an operator that some arguments are for, as a call in Python would: among those that take the arguments the one that converts fewest of them, of tensors before of numbers. Remembered by the kinds of the arguments, so that a further choice costs less than the call; a handle can be kept for arguments of the same kinds.
+%feature("docstring") accel_op_resolve "Finds the overload of an operator that some arguments are for, as a call in Python would: among those that take the arguments the one that converts fewest of them, of tensors before of numbers. Remembered by the kinds of the arguments, so that a further choice costs less than the call; a handle can be reused for arguments of the same kinds.
 
 name: \"aten::add\"; without a namespace it is LibTorch's, else one of our own.
-args: Arguments in the schema's order; args may be NULL when there are none. What stands behind the \"*\" of a schema has to be named.
+args: Arguments in the schema's order; args may be NULL when there are none. Arguments behind the \"*\" of a schema have to be named.
 n_args: Their number.
 names: The names of further arguments.
 kwargs: Names and values, n_kwargs of each; may be NULL when there are none.
@@ -3323,16 +3323,16 @@ accel_status_t accel_op_call(const accel_op_t *op, const accel_value_t *ITEMS, s
 
 %feature("docstring") accel_op_call_kw "Calls an operator with arguments by name.
 
-op: As accel_op_call().
+op: Same as accel_op_call().
 args: The arguments.
-n_args: As accel_op_call().
+n_args: Same as accel_op_call().
 names: The names.
 kwargs: Names and values, n_kwargs of each; may be NULL when there are none.
 n_kwargs: Their number.
 results: Room for the results.
-max_results: As accel_op_call().
-out_n_results: As accel_op_call().
-Returns: As accel_op_call(); NOT_FOUND for a name that the schema lacks.";
+max_results: Same as accel_op_call().
+out_n_results: Same as accel_op_call().
+Returns: Same as accel_op_call(); NOT_FOUND for a name that the schema lacks.";
 accel_status_t accel_op_call_kw(const accel_op_t *op, const accel_value_t *ITEMS, size_t COUNT, const char *const *NAMES, const accel_value_t *ITEMS, size_t COUNT, accel_value_t *RESULTS, size_t MAX_RESULTS, size_t *OUT_N_RESULTS);
 
 %feature("docstring") accel_op_schema "An operator's schema.
@@ -3372,9 +3372,9 @@ out: The scope.
 Returns: ACCEL_OK.";
 accel_status_t accel_inference_mode_begin(accel_scope_t **OUTPUT);
 
-%feature("docstring") accel_cross_entropy "Mean cross entropy of class scores, with gradients.
+%feature("docstring") accel_cross_entropy "Mean cross entropy of logits, with gradients.
 
-logits: [..., classes]. Of a model with loss_parallel, and of accel_parallel_class_scores(), the classes of this rank; the loss is that over all, and the call is collective among the ranks that share them.
+logits: [..., classes]. For a model with loss_parallel, and for accel_parallel_class_scores(), the classes of this rank; the loss is over all classes, and the call is collective among the ranks that share them.
 labels: int64 [...], -100 is left out.
 out: A scalar.
 Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH; INVALID_ARGUMENT for a label that is no class of split ones.";
@@ -3382,32 +3382,32 @@ accel_status_t accel_cross_entropy(const accel_tensor_t *logits, const accel_ten
 
 %feature("docstring") accel_mse_loss "Mean of the squared differences, with gradients.
 
-input: What a model predicts.
-target: Of the same shape.
+input: The prediction of a model.
+target: The target, of the same shape.
 out: A scalar.
 Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.";
 accel_status_t accel_mse_loss(const accel_tensor_t *input, const accel_tensor_t *target, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_l1_loss "Mean of the absolute differences, with gradients.
 
-input: What a model predicts.
-target: Of the same shape.
+input: The prediction of a model.
+target: The target, of the same shape.
 out: A scalar.
 Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.";
 accel_status_t accel_l1_loss(const accel_tensor_t *input, const accel_tensor_t *target, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_huber_loss "Mean Huber loss, with gradients: squared differences where they are small, absolute ones where they are large, so that outliers do not rule.
 
-input: What a model predicts.
-target: Of the same shape.
+input: The prediction of a model.
+target: The target, of the same shape.
 delta: Where the one becomes the other. In (0, inf).
 out: A scalar.
 Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH or INVALID_ARGUMENT.";
 accel_status_t accel_huber_loss(const accel_tensor_t *input, const accel_tensor_t *target, double delta, accel_tensor_t **OUTPUT);
 
-%feature("docstring") accel_binary_cross_entropy_with_logits "Mean binary cross entropy of scores, with gradients: of independent yes-or-no questions. The sigmoid is inside, which is exact for large scores.
+%feature("docstring") accel_binary_cross_entropy_with_logits "Mean binary cross entropy of logits, with gradients: of independent yes-or-no questions. The sigmoid is inside, which is exact for large logits.
 
-logits: The scores.
+logits: The logits.
 target: Probabilities in [0, 1] of the same shape and dtype.
 out: A scalar.
 Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.";
@@ -3428,7 +3428,7 @@ out: The module.
 Returns: ACCEL_OK, NOT_FOUND, CORRUPT; UNSUPPORTED for a device that is not there, and for a model that cannot be frozen.";
 accel_status_t accel_module_load_torchscript(const char *path, const accel_torchscript_options_t *options, accel_module_t **OUTPUT);
 
-%feature("docstring") accel_module_from_package "A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and torch._inductor.aoti_compile_and_package() make it. It needs no Python and no compiler. A package is a program: load only what you trust. What it says of its LibTorch, processor and device is read before its code is loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs are checked before each call: by what `accel compile` wrote into the package, or else by the code itself. Dimensions that were compiled as dynamic ones may have any size in their range; numbers and texts are fixed. Results have no gradient history. The parameters and buffers are in a tree with the names of the model; loading a state dict, or moving them to other memory, changes what the next call computes with. Their dtypes, shapes and device are those of the code.
+%feature("docstring") accel_module_from_package "A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and torch._inductor.aoti_compile_and_package() make it. It needs no Python and no compiler. A package is a program: load only what you trust. Its metadata (LibTorch, processor, device) is checked before its code is loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs are checked before each call: by what `accel compile` wrote into the package, or else by the code itself. Dimensions that were compiled as dynamic ones may have any size in their range; numbers and texts are fixed. Results have no gradient history. The parameters and buffers are in a tree with the names of the model; loading a state dict, or moving them to other memory, changes what the next call computes with. Their dtypes, shapes and device are those of the code.
 
 path: The file.
 options: NULL: defaults.
@@ -3436,7 +3436,7 @@ out: A module of the kind \"Package\", in evaluation. accel_module_train() of it
 Returns: ACCEL_OK; NOT_FOUND; CORRUPT for what is no package; UNSUPPORTED for one of another LibTorch, processor or device, or with sources alone; INVALID_ARGUMENT for one with several models without a name.";
 accel_status_t accel_module_from_package(const char *path, const accel_package_options_t *options, accel_module_t **OUTPUT);
 
-%feature("docstring") accel_module_from_config "A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: decoders, which are \"gemma2\", \"gemma3_text\", \"gpt2\", \"gpt_neox\", \"llama\", \"mistral\", \"mixtral\", \"olmo2\", \"phi\", \"phi3\", \"qwen2\", \"qwen2_moe\", \"qwen3\", \"qwen3_moe\" and \"stablelm\", and encoders. Decoders take token ids int64 [batch, length] and give logits [batch, length, vocabulary]. They also take \"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head size]. What a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied. They also take \"attention_mask\" [batch, earlier length + length] (1: a token, 0: padding) and \"position_ids\" [batch, length]. With experts and `output_router_logits` the output is a list, whose last is the loss of the routers, times `router_aux_loss_coef`. Encoders, which are \"bert\", \"distilbert\" and \"roberta\", take \"input_ids\", \"attention_mask\" (1: a token, 0: padding; all are tokens by default), \"token_type_ids\" and \"position_ids\", each [batch, length]. `architectures` of the configuration says what they give: a \"BertModel\" [hidden states [batch, length, hidden size], pooled [batch, hidden size]], a \"DistilBertModel\" the hidden states; a \"BertForMaskedLM\" scores of the vocabulary for each token; \"BertForSequenceClassification\" scores of classes for each sequence, \"BertForTokenClassification\" for each token; and \"BertForQuestionAnswering\" [scores of the first token of the answer, of the last one]. Names of parameters are those of transformers.
+%feature("docstring") accel_module_from_config "A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: decoders, which are \"gemma2\", \"gemma3_text\", \"gpt2\", \"gpt_neox\", \"llama\", \"mistral\", \"mixtral\", \"olmo2\", \"phi\", \"phi3\", \"qwen2\", \"qwen2_moe\", \"qwen3\", \"qwen3_moe\" and \"stablelm\", and encoders. Decoders take token ids int64 [batch, length] and give logits [batch, length, vocabulary]. They also take \"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head size]. The cache that a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied. They also take \"attention_mask\" [batch, earlier length + length] (1: a token, 0: padding) and \"position_ids\" [batch, length]. With experts and `output_router_logits` the output is a list, whose last is the loss of the routers, times `router_aux_loss_coef`. Encoders, which are \"bert\", \"distilbert\" and \"roberta\", take \"input_ids\", \"attention_mask\" (1: a token, 0: padding; all are tokens by default), \"token_type_ids\" and \"position_ids\", each [batch, length]. `architectures` of the configuration says what they give: a \"BertModel\" [hidden states [batch, length, hidden size], pooled [batch, hidden size]], a \"DistilBertModel\" the hidden states; a \"BertForMaskedLM\" logits of the vocabulary for each token; \"BertForSequenceClassification\" logits of classes for each sequence, \"BertForTokenClassification\" for each token; and \"BertForQuestionAnswering\" [logits of the first token of the answer, of the last one]. Names of parameters are those of transformers.
 
 config: The path of a config.json, or the JSON text itself.
 out: The module.
@@ -3533,7 +3533,7 @@ embed_dim: Sizes.
 num_heads: Sizes.
 causal: 1: a position sees only earlier ones.
 bias: 1 or 0.
-dropout: Of the attention weights.
+dropout: The rate of the dropout of attention weights.
 out: The module.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_module_attention(int64_t embed_dim, int64_t num_heads, int32_t causal, int32_t bias, double dropout, accel_module_t **OUTPUT);
@@ -3543,7 +3543,7 @@ accel_status_t accel_module_attention(int64_t embed_dim, int64_t num_heads, int3
 hidden_size: Sizes.
 intermediate_size: Sizes.
 num_experts: The number of experts.
-experts_per_token: Of each token, in [1, num_experts].
+experts_per_token: The number of experts that each token takes, in [1, num_experts].
 balance_rate: By how much the bias of an expert, which is added to its share where experts are chosen and nowhere else, moves after each step of a prepared optimizer, up if it had fewer tokens than the mean and down if it had more (DeepSeek-AI, \"DeepSeek-V3\", 2024), such as 0.001. It is the buffer expert_bias. 0: there is none.
 out: The module.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
@@ -3551,12 +3551,12 @@ accel_status_t accel_module_mixture_of_experts(int64_t hidden_size, int64_t inte
 
 %feature("docstring") accel_module_conv2d "weight [out_channels, in_channels / groups, kernel, kernel].
 
-in_channels: As in torch.nn.Conv2d, the same in both directions.
-out_channels: As in torch.nn.Conv2d, the same in both directions.
-kernel: As in torch.nn.Conv2d, the same in both directions.
-stride: As in torch.nn.Conv2d, the same in both directions.
-padding: As in torch.nn.Conv2d, the same in both directions.
-groups: As in torch.nn.Conv2d, the same in both directions.
+in_channels: Same as in torch.nn.Conv2d, equal in both directions.
+out_channels: Same as in torch.nn.Conv2d, equal in both directions.
+kernel: Same as in torch.nn.Conv2d, equal in both directions.
+stride: Same as in torch.nn.Conv2d, equal in both directions.
+padding: Same as in torch.nn.Conv2d, equal in both directions.
+groups: Same as in torch.nn.Conv2d, equal in both directions.
 bias: 1 or 0.
 out: The module.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
@@ -3582,7 +3582,7 @@ accel_status_t accel_module_sequential(accel_module_t *const *ITEMS, size_t COUN
 %feature("docstring") accel_module_retain "Adds an owner.
 
 module: A module.
-Returns: The same module, with one owner more.";
+Returns: This module, which has one owner more.";
 accel_module_t *accel_module_retain(accel_module_t *module);
 
 %feature("docstring") accel_module_release "Removes an owner.
@@ -3608,40 +3608,40 @@ accel_status_t accel_module_add_parameter(accel_module_t *module, const char *na
 %feature("docstring") accel_module_add_buffer "Adds a buffer to a module.
 
 module: A module.
-name: As above.
+name: See above.
 tensor: State that is not trained.
 persistent: 1: it is in the state dict.
-Returns: As above.";
+Returns: See above.";
 accel_status_t accel_module_add_buffer(accel_module_t *module, const char *name, accel_tensor_t *tensor, int32_t persistent);
 
 %feature("docstring") accel_module_add_child "Puts a module below another.
 
 module: A module.
-name: As above.
+name: See above.
 child: Must not contain the module.
-Returns: As above.";
+Returns: See above.";
 accel_status_t accel_module_add_child(accel_module_t *module, const char *name, accel_module_t *child);
 
 %feature("docstring") accel_module_replace_tensor "Puts another tensor in the place of a parameter or buffer, which keeps its place in the state dict. Do this before the module is prepared and before it is given to an optimizer: both keep the former tensor.
 
 module: A module.
-name: Of a parameter or buffer directly below it.
+name: The name of a parameter or buffer directly below it.
 tensor: A leaf; a parameter is trained when its tensor requires a gradient.
 Returns: ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND.";
 accel_status_t accel_module_replace_tensor(accel_module_t *module, const char *name, accel_tensor_t *tensor);
 
-%feature("docstring") accel_module_replace_child "Puts another module in the place of a child, which keeps its place in the state dict. As above.
+%feature("docstring") accel_module_replace_child "Puts another module in the place of a child, which keeps its place in the state dict. See above.
 
 module: A module of accel_module_create() or accel_module_sequential().
-name: Of a child.
+name: The name of a child.
 child: Must not contain the module.
 Returns: ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a whole.";
 accel_status_t accel_module_replace_child(accel_module_t *module, const char *name, accel_module_t *child);
 
-%feature("docstring") accel_module_remove "Takes a parameter, buffer or child away from a module. As above.
+%feature("docstring") accel_module_remove "Takes a parameter, buffer or child away from a module. See above.
 
 module: A module of accel_module_create() or accel_module_sequential().
-name: Of what is directly below it.
+name: The name of a parameter, buffer or child directly below it.
 Returns: ACCEL_OK or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a whole.";
 accel_status_t accel_module_remove(accel_module_t *module, const char *name);
 
@@ -3675,7 +3675,7 @@ accel_status_t accel_module_add_hook(accel_module_t *module, int32_t when, accel
 %feature("docstring") accel_module_remove_hook "Removes a hook. It may be removed while it runs.
 
 module: The module that it was added to.
-id: What accel_module_add_hook() gave.
+id: The id from accel_module_add_hook().
 Returns: ACCEL_OK; NOT_FOUND for one that is not there.";
 accel_status_t accel_module_remove_hook(accel_module_t *module, int64_t id);
 
@@ -3689,8 +3689,8 @@ accel_status_t accel_module_set_no_grad(accel_module_t *module, int32_t no_grad)
 %feature("docstring") accel_checkpoint_activations "Saves memory for time: a module keeps its inputs instead of its activations, and backward computes its forward again when it needs them. Gradients are the same, bit for bit, if the forward computes the same each time. It works for every module, forwards in the host language too, and with accumulation, data parallelism and autocast. Put it on the blocks of a model: of n equal blocks the activations of one are left, beside the inputs of all.
 
 module: A module, or a model that was prepared. Itself is checkpointed if neither class_names nor modules is set.
-options: NULL: defaults. With recompute NOTHING activations are kept again.
-Returns: ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for a regular expression that is none; UNSUPPORTED for a part of a TorchScript module.";
+options: NULL: defaults. With recompute NOTHING activations are saved again.
+Returns: ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for an invalid regular expression; UNSUPPORTED for a part of a TorchScript module.";
 accel_status_t accel_checkpoint_activations(accel_module_t *module, const accel_activation_checkpointing_options_t *options);
 
 %feature("docstring") accel_module_call "Runs a module: its hooks, its forward, and what sharding and precision ask for.
@@ -3709,7 +3709,7 @@ inputs: May be NULL when there are none.
 n_inputs: Their number.
 named_inputs: A map from names to values, or NULL. Inputs before a named one that are not given are NONE, or the default of the script.
 out: The output.
-Returns: As accel_module_call(); NOT_FOUND for an unknown name; INVALID_ARGUMENT for an input that was given twice.";
+Returns: Same as accel_module_call(); NOT_FOUND for an unknown name; INVALID_ARGUMENT for an input that was given twice.";
 accel_status_t accel_module_call_kw(accel_module_t *module, const accel_value_t *ITEMS, size_t COUNT, const accel_value_t *NULLABLE, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_module_child "Finds a module by its path.
@@ -3756,7 +3756,7 @@ out: A map path -> kind, itself last under \"\".
 Returns: ACCEL_OK.";
 accel_status_t accel_module_children_bottom_up(const accel_module_t *module, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_module_state_dict "Parameters and persistent buffers in the reference's naming; tied ones under each of their names.
+%feature("docstring") accel_module_state_dict "Parameters and persistent buffers in Accelerate's naming; tied ones under each of their names.
 
 module: A module.
 out: A map name -> tensor that shares memory with the module.
@@ -3812,8 +3812,8 @@ accel_status_t accel_module_tie(accel_module_t *module, const char *path, const 
 
 folder: A folder with config.json, and safetensors or files of torch, one or several with their index; or a GGUF file.
 quantization: How weights are quantized as they are read: one at a time is in memory as floating-point numbers. NULL, or without a kind: they are not quantized.
-out: The module, in training: accel_module_train() changes it. That of a GGUF file evaluates.
-Returns: As accel_module_from_config(); NOT_FOUND for a file, for a parameter without weights, and for a name of `quantization` that fits no module, which it names; SHAPE_MISMATCH; CORRUPT; IO. INVALID_ARGUMENT for `quantization` also where the files have codes already, or it has fields without a kind.";
+out: The module, in training: accel_module_train() changes it. A model of a GGUF file evaluates.
+Returns: Same as accel_module_from_config(); NOT_FOUND for a file, for a parameter without weights, and for a name of `quantization` that fits no module, which it names; SHAPE_MISMATCH; CORRUPT; IO. INVALID_ARGUMENT for `quantization` also where the files have codes already, or it has fields without a kind.";
 accel_status_t accel_module_from_folder(const char *folder, const accel_quantization_options_t *quantization, accel_module_t **OUTPUT);
 
 %feature("docstring") accel_module_quantize "Quantizes the linear layers of a model in memory, one after the other; each weight is freed before the next one is read. The weights are not trained from then on; adapters (accel_module_add_adapter()) are. After an error about numbers that are not finite, the layers before are quantized already.
@@ -3824,7 +3824,7 @@ out: A list of the names of the layers that were quantized.
 Returns: ACCEL_OK; INVALID_ARGUMENT that names the field or the weight; NOT_FOUND for a name of options that fits no module; UNSUPPORTED for a layer that is split over ranks; INVALID_STATE for a model that is prepared, or a weight that is quantized already, or not in memory.";
 accel_status_t accel_module_quantize(accel_module_t *module, const accel_quantization_options_t *options, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_module_generate "Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens are kept between the steps. An encoder-decoder reads the input once, and its decoder adds tokens to options.decoder_tokens.
+%feature("docstring") accel_module_generate "Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens are cached between the steps. An encoder-decoder reads the input once, and its decoder adds tokens to options.decoder_tokens.
 
 module: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives [logits, past_key_values]; in evaluation (accel_module_train()). An encoder-decoder has the inputs (input_ids or input_features, attention_mask, decoder_input_ids, decoder_attention_mask, past_key_values), and gets the first with an empty list as past_key_values; in later calls the list has the keys and values of the encoder's states, too.
 input_ids: int64 [batch, length]; for an encoder-decoder that reads features, these.
@@ -3833,7 +3833,7 @@ options: NULL: defaults.
 on_tokens: NULL: none.
 user_data: Handed to the callback; destroy ends its life.
 destroy: Handed to the callback; destroy ends its life.
-out: A map: \"tokens\" int64 [batch, length + new], of an encoder-decoder [batch, decoder_tokens + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
+out: A map: \"tokens\" int64 [batch, length + new], of an encoder-decoder [batch, decoder_tokens + new], and \"log_probabilities\" float32 [batch, new], of each new token by the logits after the penalty.
 Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED for a module without past_key_values; INVALID_STATE in training.";
 accel_status_t accel_module_generate(accel_module_t *module, const accel_tensor_t *input_ids, const accel_tensor_t *attention_mask, const accel_generate_options_t *options, accel_generated_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_value_t *OUTPUT);
 
@@ -3848,7 +3848,7 @@ accel_status_t accel_generation_batch_create(accel_module_t *module, const accel
 %feature("docstring") accel_generation_batch_retain "Adds an owner.
 
 batch: A batch.
-Returns: The same batch, with one owner more.";
+Returns: This batch, which has one owner more.";
 accel_generation_batch_t *accel_generation_batch_retain(accel_generation_batch_t *batch);
 
 %feature("docstring") accel_generation_batch_release "Removes an owner; the last one ends the sequences.
@@ -3868,18 +3868,18 @@ accel_status_t accel_generation_batch_add(accel_generation_batch_t *batch, const
 %feature("docstring") accel_generation_batch_step "Computes the next token of each sequence: sequences that wait and have room begin, and all are computed in one call of the model.
 
 batch: A batch.
-out: A list with a map for each new token, in the order of each sequence: INT \"id\", of the sequence, INT \"token\", DOUBLE \"log_probability\" by the scores after the penalty, and STRING \"end\": \"\" while the sequence goes on, \"stop\" with a stop token or sequence, \"length\" with the last of max_new_tokens or the last position of the model. A sequence whose scores are not finite ends with \"failed\", no token and STRING \"error\". The list is empty while only prompts were computed, or nothing is left to do, which accel_generation_batch_info() tells.
+out: A list with a map for each new token, in the order of each sequence: INT \"id\", of the sequence, INT \"token\", DOUBLE \"log_probability\" by the logits after the penalty, and STRING \"end\": \"\" while the sequence goes on, \"stop\" with a stop token or sequence, \"length\" with the last of max_new_tokens or the last position of the model. A sequence whose logits are not finite ends with \"failed\", no token and STRING \"error\". The list is empty while only prompts were computed, or nothing is left to do, which accel_generation_batch_info() tells.
 Returns: ACCEL_OK; INVALID_STATE in training; OUT_OF_MEMORY or TORCH where the model fails, after which the sequences that it computed have ended.";
 accel_status_t accel_generation_batch_step(accel_generation_batch_t *batch, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_generation_batch_cancel "Ends a sequence, which gets no further tokens: also while another thread runs a step, whose token of it may still come.
 
 batch: A batch.
-id: What accel_generation_batch_add() gave.
+id: The id from accel_generation_batch_add().
 Returns: ACCEL_OK; NOT_FOUND for a sequence that is not there, or has ended.";
 accel_status_t accel_generation_batch_cancel(accel_generation_batch_t *batch, int64_t id);
 
-%feature("docstring") accel_generation_batch_info "Tells how much a batch has to do.
+%feature("docstring") accel_generation_batch_info "The work that a batch has.
 
 batch: A batch.
 out: A map of INT: \"running\" and \"waiting\" sequences, \"cached_tokens\" whose keys and values have room, \"reused_tokens\" of prompts that were not computed, and \"guessed_tokens\" and \"accepted_tokens\" of the guesses, since the batch was made.
@@ -3896,10 +3896,10 @@ accel_status_t accel_module_add_adapter(accel_module_t *module, const char *name
 
 %feature("docstring") accel_module_load_adapter "Adds an adapter of a folder of PEFT, adapter_config.json and adapter_model.safetensors, and makes it the only active one. The model is as it was if the folder does not fit it.
 
-module: As in accel_module_add_adapter().
+module: Same as accel_module_add_adapter().
 name: Its name, without a dot.
 folder: The folder.
-Returns: As accel_module_add_adapter(); NOT_FOUND for a file or a tensor that is not there; CORRUPT; SHAPE_MISMATCH; UNSUPPORTED for an adapter that is not LoRA or DoRA.";
+Returns: Same as accel_module_add_adapter(); NOT_FOUND for a file or a tensor that is not there; CORRUPT; SHAPE_MISMATCH; UNSUPPORTED for an adapter that is not LoRA or DoRA.";
 accel_status_t accel_module_load_adapter(accel_module_t *module, const char *name, const char *folder);
 
 %feature("docstring") accel_save_adapter "Writes an adapter as a folder of PEFT. Collective for a model of which ranks store parts; the main process writes.
@@ -3911,7 +3911,7 @@ folder: The folder, which is made if it is not there.
 Returns: ACCEL_OK; NOT_FOUND for an adapter that the model lacks, or the stages of a rank; IO.";
 accel_status_t accel_save_adapter(accel_state_t *state, const accel_module_t *module, const char *name, const char *folder);
 
-%feature("docstring") accel_module_adapters "Tells what adapters a model has.
+%feature("docstring") accel_module_adapters "The adapters of a model.
 
 module: A model, prepared or not.
 out: A map from the names of adapters, in the order in which they were added, to maps: BOOL \"active\", BOOL \"merged\", a list of the names of \"layers\", and the map \"config\" as PEFT has it in adapter_config.json.
@@ -3934,18 +3934,18 @@ accel_status_t accel_module_merge_adapters(accel_module_t *module);
 
 %feature("docstring") accel_module_unmerge_adapters "Takes merged adapters away from the weights again, up to rounding.
 
-module: As in accel_module_merge_adapters().
-Returns: As accel_module_merge_adapters().";
+module: Same as accel_module_merge_adapters().
+Returns: Same as accel_module_merge_adapters().";
 accel_status_t accel_module_unmerge_adapters(accel_module_t *module);
 
-%feature("docstring") accel_module_remove_adapter "Removes an adapter. What was trained beside it stays.
+%feature("docstring") accel_module_remove_adapter "Removes an adapter. Parameters that were trained beside it stay.
 
 module: A model that is not prepared.
 name: One of its adapters.
 Returns: ACCEL_OK; NOT_FOUND for one that the model lacks; INVALID_STATE for one that is merged, or a model that is prepared.";
 accel_status_t accel_module_remove_adapter(accel_module_t *module, const char *name);
 
-%feature("docstring") accel_use_adapters_begin "In calls of this thread inside, these adapters act in place of the active ones, in all models that have them: a request of a server can choose its own. What is trained does not change; backward takes the adapters of the forward. The innermost scope counts.
+%feature("docstring") accel_use_adapters_begin "In calls of this thread inside, these adapters act in place of the active ones, in all models that have them: a request of a server can choose its own. The set of trained parameters does not change; backward takes the adapters of the forward. The innermost scope counts.
 
 names: Adapters. May be NULL when there are none.
 n_names: Their number.
@@ -3963,130 +3963,130 @@ accel_status_t accel_optimizer_adamw(const accel_module_t *module, const accel_a
 
 %feature("docstring") accel_optimizer_adam "Adam; everything else as accel_optimizer_adamw().
 
-module: As there.
-options: As there.
-out: As there.
-Returns: As there.";
+module: See there.
+options: See there.
+out: See there.
+Returns: See there.";
 accel_status_t accel_optimizer_adam(const accel_module_t *module, const accel_adam_options_t *options, accel_optimizer_t **OUTPUT);
 
 %feature("docstring") accel_optimizer_sgd "Stochastic gradient descent; everything else as accel_optimizer_adamw().
 
-module: As there.
-options: As there.
-out: As there.
-Returns: As there.";
+module: See there.
+options: See there.
+out: See there.
+Returns: See there.";
 accel_status_t accel_optimizer_sgd(const accel_module_t *module, const accel_sgd_options_t *options, accel_optimizer_t **OUTPUT);
 
 %feature("docstring") accel_optimizer_adagrad "Adagrad. Everything else as accel_optimizer_adamw().
 
-module: As there.
-options: As there.
-out: As there.
-Returns: As there.";
+module: See there.
+options: See there.
+out: See there.
+Returns: See there.";
 accel_status_t accel_optimizer_adagrad(const accel_module_t *module, const accel_adagrad_options_t *options, accel_optimizer_t **OUTPUT);
 
 %feature("docstring") accel_optimizer_rmsprop "RMSprop. Everything else as accel_optimizer_adamw().
 
-module: As there.
-options: As there.
-out: As there.
-Returns: As there.";
+module: See there.
+options: See there.
+out: See there.
+Returns: See there.";
 accel_status_t accel_optimizer_rmsprop(const accel_module_t *module, const accel_rmsprop_options_t *options, accel_optimizer_t **OUTPUT);
 
 %feature("docstring") accel_optimizer_adamax "Adamax. Everything else as accel_optimizer_adamw().
 
-module: As there.
-options: As there.
-out: As there.
-Returns: As there.";
+module: See there.
+options: See there.
+out: See there.
+Returns: See there.";
 accel_status_t accel_optimizer_adamax(const accel_module_t *module, const accel_adamax_options_t *options, accel_optimizer_t **OUTPUT);
 
 %feature("docstring") accel_optimizer_nadam "NAdam. Everything else as accel_optimizer_adamw().
 
-module: As there.
-options: As there.
-out: As there.
-Returns: As there.";
+module: See there.
+options: See there.
+out: See there.
+Returns: See there.";
 accel_status_t accel_optimizer_nadam(const accel_module_t *module, const accel_nadam_options_t *options, accel_optimizer_t **OUTPUT);
 
 %feature("docstring") accel_optimizer_radam "RAdam. Everything else as accel_optimizer_adamw().
 
-module: As there.
-options: As there.
-out: As there.
-Returns: As there.";
+module: See there.
+options: See there.
+out: See there.
+Returns: See there.";
 accel_status_t accel_optimizer_radam(const accel_module_t *module, const accel_radam_options_t *options, accel_optimizer_t **OUTPUT);
 
 %feature("docstring") accel_optimizer_lion "Lion. Everything else as accel_optimizer_adamw().
 
-module: As there.
-options: As there.
-out: As there.
-Returns: As there.";
+module: See there.
+options: See there.
+out: See there.
+Returns: See there.";
 accel_status_t accel_optimizer_lion(const accel_module_t *module, const accel_lion_options_t *options, accel_optimizer_t **OUTPUT);
 
 %feature("docstring") accel_optimizer_lamb "LAMB. Everything else as accel_optimizer_adamw().
 
-module: As there.
-options: As there.
-out: As there.
-Returns: As there.";
+module: See there.
+options: See there.
+out: See there.
+Returns: See there.";
 accel_status_t accel_optimizer_lamb(const accel_module_t *module, const accel_lamb_options_t *options, accel_optimizer_t **OUTPUT);
 
 %feature("docstring") accel_optimizer_adafactor "Adafactor. Everything else as accel_optimizer_adamw().
 
-module: As there.
-options: As there.
-out: As there.
-Returns: As there.";
+module: See there.
+options: See there.
+out: See there.
+Returns: See there.";
 accel_status_t accel_optimizer_adafactor(const accel_module_t *module, const accel_adafactor_options_t *options, accel_optimizer_t **OUTPUT);
 
 %feature("docstring") accel_optimizer_muon "Muon. Only for matrices: biases, norms and embeddings belong to an AdamW beside it. Everything else as accel_optimizer_adamw().
 
-module: As there.
-options: As there.
-out: As there.
-Returns: As there; INVALID_ARGUMENT names a parameter that has not two dimensions.";
+module: See there.
+options: See there.
+out: See there.
+Returns: See there; INVALID_ARGUMENT names a parameter that has not two dimensions.";
 accel_status_t accel_optimizer_muon(const accel_module_t *module, const accel_muon_options_t *options, accel_optimizer_t **OUTPUT);
 
 %feature("docstring") accel_optimizer_adamw_8bit "AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters of fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can load it, and the reverse. amsgrad and float64 are refused. Everything else as accel_optimizer_adamw().
 
-module: As there.
-options: As there.
-out: As there.
-Returns: As there.";
+module: See there.
+options: See there.
+out: See there.
+Returns: See there.";
 accel_status_t accel_optimizer_adamw_8bit(const accel_module_t *module, const accel_adam_options_t *options, accel_optimizer_t **OUTPUT);
 
 %feature("docstring") accel_optimizer_lomo "LOMO. accel_lomo_backward() updates; accel_optimizer_step() and accel_optimizer_zero_grad() have nothing left to do. Everything else as accel_optimizer_adamw().
 
-module: As there.
-options: As there.
-out: As there.
-Returns: As there.";
+module: See there.
+options: See there.
+out: See there.
+Returns: See there.";
 accel_status_t accel_optimizer_lomo(const accel_module_t *module, const accel_lomo_options_t *options, accel_optimizer_t **OUTPUT);
 
 %feature("docstring") accel_optimizer_adalomo "AdaLomo, by accel_lomo_backward() as LOMO. Everything else as accel_optimizer_adamw().
 
-module: As there.
-options: As there.
-out: As there.
-Returns: As there.";
+module: See there.
+options: See there.
+out: See there.
+Returns: See there.";
 accel_status_t accel_optimizer_adalomo(const accel_module_t *module, const accel_adalomo_options_t *options, accel_optimizer_t **OUTPUT);
 
 %feature("docstring") accel_optimizer_schedule_free_sgd "Schedule-free SGD. Everything else as accel_optimizer_adamw().
 
-module: As there.
-options: As there.
-out: As there.
-Returns: As there.";
+module: See there.
+options: See there.
+out: See there.
+Returns: See there.";
 accel_status_t accel_optimizer_schedule_free_sgd(const accel_module_t *module, const accel_schedule_free_sgd_options_t *options, accel_optimizer_t **OUTPUT);
 
 %feature("docstring") accel_optimizer_schedule_free_adamw "Schedule-free AdamW. Everything else as accel_optimizer_adamw().
 
-module: As there.
-options: As there.
-out: As there.
-Returns: As there.";
+module: See there.
+options: See there.
+out: See there.
+Returns: See there.";
 accel_status_t accel_optimizer_schedule_free_adamw(const accel_module_t *module, const accel_schedule_free_adamw_options_t *options, accel_optimizer_t **OUTPUT);
 
 %feature("docstring") accel_optimizer_create "An optimizer with a user-defined update. Groups, schedulers, update precision and state dicts work as with the others.
@@ -4094,8 +4094,8 @@ accel_status_t accel_optimizer_schedule_free_adamw(const accel_module_t *module,
 module: Its trainable parameters become the first group; NULL: groups are added later.
 state_names: The keys of the states in the state dict; \"step\" is there anyway.
 n_states: How many tensors the update keeps of each parameter.
-lr: Of groups that have none of their own.
-weight_decay: Of groups that have none of their own.
+lr: The learning rate of groups that have none of their own.
+weight_decay: The learning rate of groups that have none of their own.
 update: Called for each parameter with a gradient.
 user_data: Handed to the callback; destroy ends its life.
 destroy: Handed to the callback; destroy ends its life.
@@ -4103,7 +4103,7 @@ out: The optimizer.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_optimizer_create(const accel_module_t *module, const char *const *ITEMS, size_t COUNT, double lr, double weight_decay, accel_update_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_optimizer_t **OUTPUT);
 
-%feature("docstring") accel_optimizer_from_callbacks "An optimizer that the application implements as a whole. Prepared, it steps when gradients are complete and have not overflowed, and is saved with the training state, as the others are. Its parameters are told by accel_optimizer_add_group(); learning rates that schedulers of the library set are read by accel_optimizer_lr().
+%feature("docstring") accel_optimizer_from_callbacks "An optimizer that the application implements as a whole. Prepared, it steps when gradients are complete and have not overflowed, and is saved with the training state, as the others are. Its parameters are given by accel_optimizer_add_group(); learning rates that schedulers of the library set are read by accel_optimizer_lr().
 
 save: Its state.
 load: Its state.
@@ -4118,7 +4118,7 @@ accel_status_t accel_optimizer_from_callbacks(accel_save_state_fn CALLBACK, acce
 %feature("docstring") accel_optimizer_retain "Adds an owner.
 
 optimizer: An optimizer.
-Returns: The same optimizer, with one owner more.";
+Returns: This optimizer, which has one owner more.";
 accel_optimizer_t *accel_optimizer_retain(accel_optimizer_t *optimizer);
 
 %feature("docstring") accel_optimizer_release "Removes an owner.
@@ -4148,7 +4148,7 @@ optimizer: An optimizer.
 closure: The callback.
 user_data: Handed to the callback; destroy ends its life.
 destroy: Handed to the callback; destroy ends its life.
-out_loss: What the closure gave; NULL when it was not called.
+out_loss: The loss that the closure returned; NULL when it was not called.
 Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED under a loss scale: the closure's gradients would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that returns no loss; TORCH.";
 information_t accel_optimizer_step_closure(accel_optimizer_t *optimizer, accel_closure_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_tensor_t **OUTPUT);
 
@@ -4169,7 +4169,7 @@ accel_status_t accel_optimizer_zero_grad(accel_optimizer_t *optimizer, int32_t s
 %feature("docstring") accel_optimizer_step_was_skipped "Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is not an update.
 
 optimizer: An optimizer.
-Returns: 1 when the latest update was skipped. Waits for a device that has yet to tell.";
+Returns: 1 when the latest update was skipped. Waits for the device where the result is not known yet.";
 int32_t accel_optimizer_step_was_skipped(const accel_optimizer_t *optimizer);
 
 %feature("docstring") accel_any_optimizer_step_was_skipped "Whether the latest update of any prepared optimizer was skipped.
@@ -4219,7 +4219,7 @@ accel_status_t accel_optimizer_setting(const accel_optimizer_t *optimizer, size_
 
 optimizer: An optimizer.
 group: From 0.
-name: As above; \"lr\" and \"weight_decay\" too.
+name: See above; \"lr\" and \"weight_decay\" too.
 value: Within the bounds of the option.
 Returns: ACCEL_OK, NOT_FOUND or INVALID_ARGUMENT.";
 accel_status_t accel_optimizer_set_setting(accel_optimizer_t *optimizer, size_t group, const char *name, double value);
@@ -4242,7 +4242,7 @@ accel_status_t accel_optimizer_state_dict(const accel_optimizer_t *optimizer, ac
 %feature("docstring") accel_optimizer_load_state_dict "Takes back the state of an optimizer.
 
 optimizer: An optimizer.
-state_dict: As accel_optimizer_state_dict() returns it; copied.
+state_dict: A state dict in the form of accel_optimizer_state_dict(); copied.
 Returns: ACCEL_OK, SHAPE_MISMATCH or INVALID_ARGUMENT; nothing changes then.";
 accel_status_t accel_optimizer_load_state_dict(accel_optimizer_t *optimizer, const accel_value_t *state_dict);
 
@@ -4268,121 +4268,121 @@ accel_status_t accel_scheduler_group_lambda(accel_optimizer_t *optimizer, accel_
 
 %feature("docstring") accel_scheduler_step_lr "Multiplies by gamma every step_size steps.
 
-optimizer: As above.
+optimizer: See above.
 step_size: At least 1.
 gamma: The factor.
-out: As above.
+out: See above.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_scheduler_step_lr(accel_optimizer_t *optimizer, int64_t step_size, double gamma, accel_scheduler_t **OUTPUT);
 
 %feature("docstring") accel_scheduler_cosine "Rises linearly for warmup_steps, then falls along half a cosine to min_factor at total_steps.
 
-optimizer: As above.
+optimizer: See above.
 warmup_steps: Steps.
 total_steps: Steps.
-min_factor: Of the initial rate.
-out: As above.
+min_factor: The lowest factor of the initial rate.
+out: See above.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_scheduler_cosine(accel_optimizer_t *optimizer, int64_t warmup_steps, int64_t total_steps, double min_factor, accel_scheduler_t **OUTPUT);
 
 %feature("docstring") accel_scheduler_linear_warmup "Rises linearly for warmup_steps, then falls linearly to 0 at total_steps.
 
-optimizer: As above.
+optimizer: See above.
 warmup_steps: Steps.
 total_steps: Steps.
-out: As above.
+out: See above.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_scheduler_linear_warmup(accel_optimizer_t *optimizer, int64_t warmup_steps, int64_t total_steps, accel_scheduler_t **OUTPUT);
 
 %feature("docstring") accel_scheduler_cosine_hard_restarts "Rises linearly for warmup_steps, then falls num_cycles times along half a cosine to 0, each time from the full rate.
 
-optimizer: As above.
+optimizer: See above.
 warmup_steps: Steps.
 total_steps: Steps.
 num_cycles: At least 1.
-out: As above.
+out: See above.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_scheduler_cosine_hard_restarts(accel_optimizer_t *optimizer, int64_t warmup_steps, int64_t total_steps, int64_t num_cycles, accel_scheduler_t **OUTPUT);
 
 %feature("docstring") accel_scheduler_constant_with_warmup "Rises linearly for warmup_steps, and stays.
 
-optimizer: As above.
+optimizer: See above.
 warmup_steps: Steps.
-out: As above.
+out: See above.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_scheduler_constant_with_warmup(accel_optimizer_t *optimizer, int64_t warmup_steps, accel_scheduler_t **OUTPUT);
 
 %feature("docstring") accel_scheduler_inverse_sqrt "Rises linearly for warmup_steps, then falls as 1 / sqrt((step + timescale - warmup_steps) / timescale).
 
-optimizer: As above.
+optimizer: See above.
 warmup_steps: Steps.
 timescale: ACCEL_UNSET_INT64: warmup_steps, or 10000 without a warm-up.
-out: As above.
+out: See above.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_scheduler_inverse_sqrt(accel_optimizer_t *optimizer, int64_t warmup_steps, int64_t timescale, accel_scheduler_t **OUTPUT);
 
 %feature("docstring") accel_scheduler_multi_step "Multiplies by gamma at each milestone.
 
-optimizer: As above.
+optimizer: See above.
 milestones: Steps, in any order; a repeated one counts twice.
 n_milestones: Their number.
 gamma: The factor.
-out: As above.
+out: See above.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_scheduler_multi_step(accel_optimizer_t *optimizer, const int64_t *ITEMS, size_t COUNT, double gamma, accel_scheduler_t **OUTPUT);
 
 %feature("docstring") accel_scheduler_constant "The initial rate times factor for total_iters steps, then the initial rate.
 
-optimizer: As above.
+optimizer: See above.
 factor: Above 0, at most 1.
 total_iters: At least 1.
-out: As above.
+out: See above.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_scheduler_constant(accel_optimizer_t *optimizer, double factor, int64_t total_iters, accel_scheduler_t **OUTPUT);
 
 %feature("docstring") accel_scheduler_linear "From start_factor to end_factor of the initial rate in total_iters steps, along a line.
 
-optimizer: As above.
+optimizer: See above.
 start_factor: Above 0, at most 1.
 end_factor: 0 to 1.
 total_iters: At least 1.
-out: As above.
+out: See above.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_scheduler_linear(accel_optimizer_t *optimizer, double start_factor, double end_factor, int64_t total_iters, accel_scheduler_t **OUTPUT);
 
 %feature("docstring") accel_scheduler_exponential "Multiplies by gamma in each step.
 
-optimizer: As above.
+optimizer: See above.
 gamma: The factor.
-out: As above.
+out: See above.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_scheduler_exponential(accel_optimizer_t *optimizer, double gamma, accel_scheduler_t **OUTPUT);
 
 %feature("docstring") accel_scheduler_polynomial "The initial rate times (1 - step / total_iters) to the power, and 0 from total_iters on.
 
-optimizer: As above.
+optimizer: See above.
 total_iters: At least 1.
 power: Not negative.
-out: As above.
+out: See above.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_scheduler_polynomial(accel_optimizer_t *optimizer, int64_t total_iters, double power, accel_scheduler_t **OUTPUT);
 
 %feature("docstring") accel_scheduler_cosine_annealing "From the initial rate to eta_min in t_max steps along half a cosine, and back in the next t_max (Loshchilov, Hutter, 2017, without the restarts).
 
-optimizer: As above.
+optimizer: See above.
 t_max: At least 1.
 eta_min: The lowest rate.
-out: As above.
+out: See above.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_scheduler_cosine_annealing(accel_optimizer_t *optimizer, int64_t t_max, double eta_min, accel_scheduler_t **OUTPUT);
 
 %feature("docstring") accel_scheduler_cosine_warm_restarts "From the initial rate to eta_min along half a cosine, again and again: in t_0 steps, then in t_0 * t_mult, ... (Loshchilov, Hutter, \"SGDR\", 2017).
 
-optimizer: As above.
+optimizer: See above.
 t_0: At least 1.
 t_mult: At least 1.
 eta_min: The lowest rate.
-out: As above.
+out: See above.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_scheduler_cosine_warm_restarts(accel_optimizer_t *optimizer, int64_t t_0, int64_t t_mult, double eta_min, accel_scheduler_t **OUTPUT);
 
@@ -4408,7 +4408,7 @@ accel_status_t accel_scheduler_cyclic(accel_optimizer_t *optimizer, double base_
 
 %feature("docstring") accel_scheduler_plateau "Reduces the rates when a metric does not get better any more. It steps with accel_scheduler_step_metric() only.
 
-optimizer: As above.
+optimizer: See above.
 options: NULL: defaults.
 out: The scheduler.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
@@ -4448,7 +4448,7 @@ accel_status_t accel_scheduler_from_callbacks(accel_optimizer_t *optimizer, acce
 %feature("docstring") accel_scheduler_retain "Adds an owner.
 
 scheduler: A scheduler.
-Returns: The same scheduler, with one owner more.";
+Returns: This scheduler, which has one owner more.";
 accel_scheduler_t *accel_scheduler_retain(accel_scheduler_t *scheduler);
 
 %feature("docstring") accel_scheduler_release "Removes an owner.
@@ -4465,7 +4465,7 @@ accel_status_t accel_scheduler_step(accel_scheduler_t *scheduler);
 %feature("docstring") accel_scheduler_step_metric "One step on with what was measured. A prepared scheduler steps once, however many ranks there are.
 
 scheduler: One made by accel_scheduler_plateau(), or the prepared one of it.
-metric: The same on all ranks. NaN is not an improvement.
+metric: The metric, equal on all ranks. NaN is not an improvement.
 Returns: ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.";
 accel_status_t accel_scheduler_step_metric(accel_scheduler_t *scheduler, double metric);
 
@@ -4495,7 +4495,7 @@ accel_status_t accel_scheduler_state_dict(const accel_scheduler_t *scheduler, ac
 %feature("docstring") accel_scheduler_load_state_dict "Takes back where a scheduler stood. Its settings stay as they were made: a setting that differs is reported as a warning.
 
 scheduler: A scheduler of the same kind.
-state_dict: As above, or as torch made it.
+state_dict: See above, or as torch made it.
 Returns: ACCEL_OK or INVALID_ARGUMENT; nothing changes then.";
 accel_status_t accel_scheduler_load_state_dict(accel_scheduler_t *scheduler, const accel_value_t *state_dict);
 
@@ -4533,7 +4533,7 @@ accel_status_t accel_dataset_ragged(accel_tensor_t *const *ITEMS, size_t COUNT, 
 %feature("docstring") accel_tensor_map_file "A file of numbers as a tensor that shares the mapped file: .npy, or numbers without a header (.bin), as tokens are stored.
 
 path: The file. One that begins as .npy is one.
-dtype: Of the numbers; for .npy ACCEL_UNSET, or what it must be.
+dtype: The dtype of the numbers; for .npy ACCEL_UNSET, or the dtype that the file must have.
 out: The tensor. Writing to it does not change the file.
 Returns: ACCEL_OK, NOT_FOUND, TYPE_MISMATCH, UNSUPPORTED, or CORRUPT for a file that was cut short.";
 accel_status_t accel_tensor_map_file(const char *path, int32_t dtype, accel_tensor_t **OUTPUT);
@@ -4601,7 +4601,7 @@ accel_status_t accel_dataset_images(const char *folder, const accel_image_option
 
 %feature("docstring") accel_dataset_arrow "A record batch of Arrow; an item is a map from columns to rows. Numbers, bool, text, and lists of numbers; numbers stay where they are.
 
-schema: Of the batch; consumed in any case.
+schema: The schema of the batch; consumed in any case.
 array: The batch; consumed in any case. It is released when nothing uses its memory any more.
 null_value: Stands for nulls, with \"\" for text and no entries for lists; ACCEL_UNSET_DOUBLE: a null is an error.
 out: The dataset.
@@ -4611,19 +4611,19 @@ accel_status_t accel_dataset_arrow(struct ArrowSchema *schema, struct ArrowArray
 %feature("docstring") accel_dataset_arrow_stream "All record batches of an Arrow stream, which Arrow creates from IPC files, Parquet files and tables.
 
 stream: Read to its end; consumed in any case.
-null_value: As in accel_dataset_arrow().
+null_value: Same as accel_dataset_arrow().
 out: The dataset.
-Returns: As accel_dataset_arrow(); IO when the stream fails.";
+Returns: Same as accel_dataset_arrow(); IO when the stream fails.";
 accel_status_t accel_dataset_arrow_stream(struct ArrowArrayStream *stream, double null_value, accel_dataset_t **OUTPUT);
 
-%feature("docstring") accel_dataset_create "The program's own items by number. They are made on the thread of the outer call; a loader with workers calls from several threads at once.
+%feature("docstring") accel_dataset_create "A map-style dataset whose items the program makes. They are made on the thread of the outer call; a loader with workers calls from several threads at once.
 
 length: Says how many there are.
 item: Makes one.
 items: Makes the items of a batch; NULL: one after another.
 set_epoch: For items that differ by epoch; NULL: they do not.
-user_data: Of all four.
-destroy: Of all four.
+user_data: The pointer of all four.
+destroy: The pointer of all four.
 out: The dataset.
 Returns: ACCEL_OK.";
 accel_status_t accel_dataset_create(accel_dataset_length_fn CALLBACK, accel_dataset_item_fn CALLBACK, accel_dataset_items_fn CALLBACK, accel_dataset_epoch_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_dataset_t **OUTPUT);
@@ -4634,8 +4634,8 @@ begin: Begins an epoch.
 next: Makes items.
 skip: Leaves items out; NULL: they are made and dropped.
 end: Ends what begin began; NULL: nothing has to be done.
-user_data: Of all four.
-destroy: Of all four.
+user_data: The pointer of all four.
+destroy: The pointer of all four.
 length: Items of an epoch; ACCEL_UNSET_INT64: unknown.
 num_shards: Parts that can be read without the others, so that ranks need not read each other's; at least 1.
 out: The dataset.
@@ -4644,7 +4644,7 @@ accel_status_t accel_dataset_create_stream(accel_stream_begin_fn CALLBACK, accel
 
 %feature("docstring") accel_dataset_as_stream "The items of a dataset as a stream.
 
-dataset: Items by number.
+dataset: A map-style dataset.
 seed: Another order in each epoch, as of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their numbers.
 out: The stream.
 Returns: ACCEL_OK, or UNSUPPORTED for what is a stream.";
@@ -4652,10 +4652,10 @@ accel_status_t accel_dataset_as_stream(accel_dataset_t *dataset, int64_t seed, a
 
 %feature("docstring") accel_dataset_merge "Several datasets as one stream: where each item comes from is drawn by weight, from seed and epoch alone, so that the order is the same in every run and on every rank.
 
-sources: Streams, or items by number in their order.
+sources: Streams, or map-style datasets, which are read in the order of their items.
 n_sources: At least 1.
 weights: A list with a number above 0 for each; their sum may be anything. NULL: all the same.
-seed: Of the draws.
+seed: The seed of the draws.
 end: ACCEL_MERGE_END_*.
 out: The stream.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
@@ -4663,7 +4663,7 @@ accel_status_t accel_dataset_merge(accel_dataset_t *const *ITEMS, size_t COUNT, 
 
 %feature("docstring") accel_dataset_concatenate "Datasets one behind the other.
 
-datasets: Items by number.
+datasets: Map-style datasets.
 n_datasets: At least 1.
 out: All their items.
 Returns: ACCEL_OK, INVALID_ARGUMENT, or UNSUPPORTED for a stream.";
@@ -4681,7 +4681,7 @@ accel_status_t accel_dataset_subset(accel_dataset_t *dataset, int64_t begin, int
 %feature("docstring") accel_dataset_retain "Adds an owner.
 
 dataset: A dataset.
-Returns: The same dataset, with one owner more.";
+Returns: This dataset, which has one owner more.";
 accel_dataset_t *accel_dataset_retain(accel_dataset_t *dataset);
 
 %feature("docstring") accel_dataset_release "Removes an owner.
@@ -4716,7 +4716,7 @@ out: The sampler.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_sampler_sequential(int64_t length, accel_sampler_t **OUTPUT);
 
-%feature("docstring") accel_sampler_seedable_random "A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed + epoch), as the reference's SeedableRandomSampler.
+%feature("docstring") accel_sampler_seedable_random "A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed + epoch), as Accelerate's SeedableRandomSampler.
 
 length: How many.
 seed: The data seed.
@@ -4729,7 +4729,7 @@ accel_status_t accel_sampler_seedable_random(int64_t length, int64_t seed, accel
 length: Items.
 num_samples: Draws of an epoch.
 replacement: 1: an item may come again at once.
-seed: Of generator(seed + epoch).
+seed: The seed of generator(seed + epoch).
 out: The sampler.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_sampler_random_draws(int64_t length, int64_t num_samples, int32_t replacement, int64_t seed, accel_sampler_t **OUTPUT);
@@ -4740,7 +4740,7 @@ weights: Of each item, of any sum; an item of weight 0 is never drawn.
 n_weights: Items.
 num_samples: Draws of an epoch.
 replacement: 1: an item may be drawn again. 0: num_samples is at most the number of weights above 0.
-seed: Of generator(seed + epoch).
+seed: The seed of generator(seed + epoch).
 out: The sampler.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_sampler_weighted(const double *ITEMS, size_t COUNT, int64_t num_samples, int32_t replacement, int64_t seed, accel_sampler_t **OUTPUT);
@@ -4750,7 +4750,7 @@ accel_status_t accel_sampler_weighted(const double *ITEMS, size_t COUNT, int64_t
 indices: From 0; they may repeat.
 n_indices: Their number.
 shuffle: 1: a new order in every epoch. 0: as given.
-seed: Of generator(seed + epoch).
+seed: The seed of generator(seed + epoch).
 out: The sampler.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_sampler_subset(const int64_t *ITEMS, size_t COUNT, int32_t shuffle, int64_t seed, accel_sampler_t **OUTPUT);
@@ -4761,7 +4761,7 @@ lengths: Of each item.
 n_lengths: Items.
 batch_size: The loader's, of all ranks together.
 group_batches: Batches that are sorted together; ACCEL_UNSET_INT64: a quarter of all, from 1 to 50.
-seed: Of generator(seed + epoch).
+seed: The seed of generator(seed + epoch).
 out: The sampler.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_sampler_length_grouped(const int64_t *ITEMS, size_t COUNT, int64_t batch_size, int64_t group_batches, int64_t seed, accel_sampler_t **OUTPUT);
@@ -4772,7 +4772,7 @@ length: Items.
 num_replicas: Ranks.
 rank: This one.
 shuffle: 1: of the permutation of generator(seed + epoch). 0: of the sequence.
-seed: The same on all ranks.
+seed: Equal on all ranks.
 drop_last: 1: a tail that does not reach all ranks is left out; 0: it is filled up with items from the start.
 out: The sampler.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
@@ -4791,7 +4791,7 @@ accel_status_t accel_sampler_create(int64_t length, accel_order_fn CALLBACK, voi
 %feature("docstring") accel_sampler_retain "Adds an owner.
 
 sampler: A sampler.
-Returns: The same sampler, with one owner more.";
+Returns: This sampler, which has one owner more.";
 accel_sampler_t *accel_sampler_retain(accel_sampler_t *sampler);
 
 %feature("docstring") accel_sampler_release "Removes an owner.
@@ -4824,7 +4824,7 @@ accel_status_t accel_dataloader_create(accel_dataset_t *dataset, const accel_dat
 %feature("docstring") accel_dataloader_retain "Adds an owner.
 
 loader: A loader.
-Returns: The same loader, with one owner more.";
+Returns: This loader, which has one owner more.";
 accel_dataloader_t *accel_dataloader_retain(accel_dataloader_t *loader);
 
 %feature("docstring") accel_dataloader_release "Removes an owner.
@@ -4928,7 +4928,7 @@ accel_status_t accel_dataloader_state_dict(const accel_dataloader_t *loader, acc
 %feature("docstring") accel_dataloader_load_state_dict "The next batch is the one that followed when the state was taken. With another number of ranks, or another batch size, it begins with the next item of all ranks' order.
 
 loader: A loader over the same data; threads and prefetch may differ.
-state_dict: As above.
+state_dict: See above.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_dataloader_load_state_dict(accel_dataloader_t *loader, const accel_value_t *state_dict);
 
@@ -4951,7 +4951,7 @@ accel_status_t accel_loop_begin(accel_state_t *state, accel_loop_t **OUTPUT);
 
 batches: A loop.
 rows: Of each rank's batch; negative where a rank has none any more.
-n_rows: As many as there are ranks that share out the data: all, but for those along the pipeline, context and tensor axes of a mesh, which have the same rows.
+n_rows: The number of ranks that share out the data: all ranks, except that ranks along the pipeline, context and tensor axes of a mesh have the same rows.
 remainder: How many rows of all ranks' last batches are not repetitions, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
 end_of_dataloader: 1: the batch is the last one of the loop, and `remainder` speaks of it.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
@@ -4960,7 +4960,7 @@ accel_status_t accel_loop_set_batch(accel_loop_t *batches, const int64_t *ITEMS,
 %feature("docstring") accel_loop_retain "Adds an owner.
 
 batches: A loop.
-Returns: The same loop, with one owner more.";
+Returns: This loop, which has one owner more.";
 accel_loop_t *accel_loop_retain(accel_loop_t *batches);
 
 %feature("docstring") accel_loop_release "Removes an owner. The last one ends the loop.
@@ -4980,13 +4980,13 @@ accel_status_t accel_tokenizer_load(const char *path, accel_tokenizer_t **OUTPUT
 json: The content of a tokenizer.json.
 config: The content of a tokenizer_config.json, or NULL.
 out: The tokenizer.
-Returns: As accel_tokenizer_load().";
+Returns: Same as accel_tokenizer_load().";
 accel_status_t accel_tokenizer_from_json(const char *json, const char *config, accel_tokenizer_t **OUTPUT);
 
 %feature("docstring") accel_tokenizer_retain "Adds an owner.
 
 tokenizer: A tokenizer.
-Returns: The same tokenizer, with one owner more.";
+Returns: This tokenizer, which has one owner more.";
 accel_tokenizer_t *accel_tokenizer_retain(accel_tokenizer_t *tokenizer);
 
 %feature("docstring") accel_tokenizer_release "Removes an owner.
@@ -4998,7 +4998,7 @@ void accel_tokenizer_release(accel_tokenizer_t *tokenizer);
 
 tokenizer: A tokenizer.
 text: STRING or BYTES, or a list of two: a pair.
-options: NULL: defaults. Those of batches do not count.
+options: NULL: defaults. Options of batches are ignored.
 out: int64 [tokens], on the CPU.
 Returns: ACCEL_OK; TYPE_MISMATCH; INVALID_ARGUMENT for BYTES that are not UTF-8, with the position, and for a max_length that the special tokens do not fit in.";
 accel_status_t accel_tokenizer_encode(const accel_tokenizer_t *tokenizer, const accel_value_t *text, const accel_encode_options_t *options, accel_tensor_t **OUTPUT);
@@ -5009,7 +5009,7 @@ tokenizer: A tokenizer.
 texts: A list of texts or pairs, as accel_tokenizer_encode() takes them.
 options: NULL: defaults.
 out: A map: \"input_ids\" and \"attention_mask\" int64 [n_texts, length]; with token_type_ids \"token_type_ids\" of the same shape; with offsets \"offset_mapping\" int64 [n_texts, length, 2], first and behind the last, zeros where no text is.
-Returns: As accel_tokenizer_encode(), with the number of the text; INVALID_ARGUMENT for texts of different lengths without a padding token.";
+Returns: Same as accel_tokenizer_encode(), with the number of the text; INVALID_ARGUMENT for texts of different lengths without a padding token.";
 accel_status_t accel_tokenizer_encode_batch(const accel_tokenizer_t *tokenizer, const accel_value_t *texts, const accel_encode_options_t *options, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_tokenizer_decode "The text of ids.
@@ -5032,7 +5032,7 @@ accel_status_t accel_decode_stream_create(const accel_tokenizer_t *tokenizer, co
 %feature("docstring") accel_decode_stream_retain "Adds an owner.
 
 stream: A stream.
-Returns: The same stream, with one owner more.";
+Returns: This stream, which has one owner more.";
 accel_decode_stream_t *accel_decode_stream_retain(accel_decode_stream_t *stream);
 
 %feature("docstring") accel_decode_stream_release "Removes an owner.
@@ -5058,7 +5058,7 @@ accel_status_t accel_decode_stream_finish(accel_decode_stream_t *stream, accel_v
 %feature("docstring") accel_tokenizer_token_to_id "The id of a token.
 
 tokenizer: A tokenizer.
-token: As it stands in the vocabulary.
+token: The token, written as in the vocabulary.
 out: Its id.
 Returns: ACCEL_OK or NOT_FOUND.";
 accel_status_t accel_tokenizer_token_to_id(const accel_tokenizer_t *tokenizer, const char *token, int64_t *OUTPUT);
@@ -5096,10 +5096,10 @@ accel_status_t accel_tokenizer_chat_text(const accel_tokenizer_t *tokenizer, con
 %feature("docstring") accel_tokenizer_encode_chat "The ids of a chat: its text, encoded without the special tokens that the template has put there itself.
 
 tokenizer: A tokenizer.
-messages: As accel_tokenizer_chat_text().
-options: As accel_tokenizer_chat_text().
+messages: Same as accel_tokenizer_chat_text().
+options: Same as accel_tokenizer_chat_text().
 out: int64 [tokens], on the CPU.
-Returns: As accel_tokenizer_chat_text().";
+Returns: Same as accel_tokenizer_chat_text().";
 accel_status_t accel_tokenizer_encode_chat(const accel_tokenizer_t *tokenizer, const accel_value_t *messages, const accel_chat_options_t *options, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_dataset_encoded_text "The tokens of text files, cut into windows. Item i is a list of two int64 tensors [sequence_length]: tokens from i * sequence_length on, and the same shifted by one. Files stand one behind the other, each with the special tokens of a text. All are encoded now.
@@ -5123,7 +5123,7 @@ out: The dataset. Errors of its items are those of accel_tokenizer_encode_chat()
 Returns: ACCEL_OK, NOT_FOUND, IO or INVALID_ARGUMENT.";
 accel_status_t accel_dataset_chats(const char *path, const char *suffix, const accel_tokenizer_t *tokenizer, int64_t max_length, int32_t skip_malformed, accel_dataset_t **OUTPUT);
 
-%feature("docstring") accel_split_layers "Splits the layers of a model over the ranks along the axis \"tensor\" of the mesh, in place, ahead of accel_prepare_model(), which then takes them as they are. For models that no process has the memory of: one without memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model() reads of each weight only what this rank stores. Of other models a rank has one whole parameter after the other. What has no memory yet when the model is prepared gets its layer's initial values, those of a model that is not split.
+%feature("docstring") accel_split_layers "Splits the layers of a model over the ranks along the axis \"tensor\" of the mesh, in place, ahead of accel_prepare_model(), which then takes them as they are. For models that no process has the memory of: one without memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model() reads of each weight only what this rank stores. For other models a rank has one whole parameter after the other. A parameter without memory when the model is prepared gets its layer's initial values, those of a model that is not split.
 
 state: A state.
 module: A model that is not prepared, and has no device map.
@@ -5155,7 +5155,7 @@ accel_status_t accel_context_parallel_gather(accel_state_t *state, const accel_t
 %feature("docstring") accel_context_parallel_positions "The positions that this rank of the axis context has.
 
 state: A state.
-length: That of the whole sequence.
+length: The length of the whole sequence.
 out: int64 [length / ranks], on the CPU, in the order in which buffers show them.
 Returns: ACCEL_OK; INVALID_ARGUMENT for a length that cannot be split.";
 accel_status_t accel_context_parallel_positions(accel_state_t *state, int64_t length, accel_tensor_t **OUTPUT);
@@ -5213,19 +5213,19 @@ split: Different dimensions; negative: from the last one.
 join: Different dimensions; negative: from the last one.
 whole: The size of `join` in the result; -1: the number of ranks times that of the part.
 out: Part of `split`, the whole of `join`.
-Returns: As accel_parallel_gather().";
+Returns: Same as accel_parallel_gather().";
 accel_status_t accel_parallel_all_to_all(accel_state_t *state, const accel_tensor_t *input, int64_t split, int64_t join, int64_t whole, accel_tensor_t **OUTPUT);
 
-%feature("docstring") accel_parallel_class_scores "Class scores of which this rank has some classes, such as those of a language model's head over a part of its vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its rows are the loss over all classes, with targets and class weights of all. Each such loss is one exchange of 3 numbers a row, or 4 with label smoothing; its backward has none. The gradient of what the scores were computed from is a term of a sum: accel_parallel_copy() before the head sums it. Softmax, argmax, topk and logsumexp of such scores are UNSUPPORTED. Scores without a graph, as in an evaluation, are gathered, and so whole.
+%feature("docstring") accel_parallel_class_scores "Logits of which this rank has some classes, such as those of a language model's head over a part of its vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its rows are the loss over all classes, with targets and class weights of all. Each such loss is one exchange of 3 numbers a row, or 4 with label smoothing; its backward has none. The gradient of what the logits were computed from is a term of a sum: accel_parallel_copy() before the head sums it. Softmax, argmax, topk and logsumexp of such logits are UNSUPPORTED. Logits without a graph, as in an evaluation, are gathered, and so whole.
 
 state: A state, or the group of an axis.
 scores: A floating tensor [..., classes of this rank].
 classes: The number of all classes, of which rank r has the share r.
-out: The same scores, or those of all classes if they require no gradient.
+out: These logits, or the logits of all classes if they require no gradient.
 Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.";
 accel_status_t accel_parallel_class_scores(accel_state_t *state, const accel_tensor_t *scores, int64_t classes, accel_tensor_t **OUTPUT);
 
-%feature("docstring") accel_pipeline_forward "Passes a batch through the stages of a model, which are on the ranks of the state in their order: each rank computes its stage of one chunk of rows, and sends what the stage returns to the next rank, while the former one computes the next chunk. No gradients are recorded. What passes are trees of tensors, numbers and texts, of any sizes. With several rounds the first stage gets for a chunk, in each round but the first, what the last stage returned for it in the round before: a model that generates passes on the tokens, and with as many chunks as ranks all stages compute at once. A chunk is at its end when a stage returns NONE: no stage is called for it any more.
+%feature("docstring") accel_pipeline_forward "Passes a batch through the stages of a model, which are on the ranks of the state in their order: each rank computes its stage of one chunk of rows, and sends what the stage returns to the next rank, while the former one computes the next chunk. No gradients are recorded. Stages pass trees of tensors, numbers and texts, of any sizes. With several rounds the first stage gets for a chunk, in each round but the first, what the last stage returned for it in the round before: a model that generates passes on the tokens, and with as many chunks as ranks all stages compute at once. A chunk is at its end when a stage returns NONE: no stage is called for it any more.
 
 state: A state; its ranks are the stages, as those of accel_mesh_group(mesh, \"pipeline\", &state).
 stage: This rank's stage, a module that is called with one input: the batch's chunk on the first rank, the output of the rank before on others.
@@ -5248,10 +5248,10 @@ accel_status_t accel_pipeline_create(accel_module_t *const *ITEMS, size_t COUNT,
 %feature("docstring") accel_pipeline_step "Trains a model in stages on one batch: forwards and backwards of its micro-batches on all stages, as a forward and accel_backward() of a model on one rank. Gradients are averaged over the rows of the batch and over the ranks with other batches; in an accumulation window the batch is one of its micro-batches. Clipping, the optimizer and schedulers follow as ever. Ranks along the axis pipeline get the same batch, and may leave out what their stages do not take.
 
 state: A state.
-module: What accel_prepare_model() gave. Its accel_module_call() computes a forward alone, and only in evaluation, if the axis pipeline has several ranks.
+module: A prepared model. Its accel_module_call() computes a forward alone, and only in evaluation, if the axis pipeline has several ranks.
 inputs: On the rank with the first stage, a tensor, a list or tuple of the model's inputs, or a map by their names; dimension 0 of each tensor has the rows. NULL on others.
 targets: On the rank with the last stage, what the loss compares with: tensors with as many rows. NULL on others.
-loss_name: \"cross_entropy\", the mean over the labels other than -100, [...], of class scores [..., classes]; \"cross_entropy_sum\", as accel_backward_sum() with their number; NULL: `loss`, or the loss that the model returns.
+loss_name: \"cross_entropy\", the mean over the labels other than -100, [...], of logits [..., classes]; \"cross_entropy_sum\", as accel_backward_sum() with their number; NULL: `loss`, or the loss that the model returns.
 loss: The program's own, called on the rank with the last stage; NULL beside a loss_name.
 user_data: Handed to the callback; destroy ends its life.
 destroy: Handed to the callback; destroy ends its life.
@@ -5261,7 +5261,7 @@ accel_status_t accel_pipeline_step(accel_state_t *state, accel_module_t *module,
 
 %feature("docstring") accel_pipeline_describe "The stages of a prepared model: which parts each has, on which rank, with how many parameters, the memory that these take, and the share of the costs.
 
-module: What accel_prepare_model() gave.
+module: A prepared model.
 out: The text, a line for each stage.
 Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.";
 accel_status_t accel_pipeline_describe(const accel_module_t *module, accel_buffer_t *OUTPUT);
@@ -5289,7 +5289,7 @@ accel_status_t accel_grad_scaler_state(const accel_state_t *state, accel_value_t
 %feature("docstring") accel_load_grad_scaler_state "Sets how losses are scaled from the next backward on, between two steps.
 
 state: A state whose losses are scaled.
-scaler_state: What accel_grad_scaler_state() gave, or a state of torch.amp.GradScaler.
+scaler_state: A state of accel_grad_scaler_state(), or a state of torch.amp.GradScaler.
 Returns: ACCEL_OK; INVALID_ARGUMENT that names what is missing or wrong; INVALID_STATE when losses are not scaled.";
 accel_status_t accel_load_grad_scaler_state(accel_state_t *state, const accel_value_t *scaler_state);
 
@@ -5371,7 +5371,7 @@ accel_status_t accel_set_fp8_filter(accel_state_t *state, accel_fp8_filter_fn CA
 
 %feature("docstring") accel_fp8_describe "Describes the 8-bit layers of a prepared model.
 
-module: What accel_prepare_model() gave.
+module: A prepared model.
 out: A map: \"scaling\" and \"format\" STRING; \"layers\", a list with the names of the layers that compute in 8 bits; \"skipped\", a map from the names of all other linear layers to the reason; \"overflows\" INT, the numbers that were cast since the preparation and became the largest number because they were too large, or because of an infinity or a NaN. An empty map without fp8.
 Returns: ACCEL_OK; INVALID_ARGUMENT for a module that is not prepared.";
 accel_status_t accel_fp8_describe(const accel_module_t *module, accel_value_t *OUTPUT);
@@ -5398,7 +5398,7 @@ state: A state.
 loss_sum: One element: the sum over the items, not their mean.
 count: Items in this micro-batch on this rank; 0 when all of them are padding.
 options: NULL: defaults.
-Returns: As accel_backward(); INVALID_ARGUMENT for a negative count.";
+Returns: Same as accel_backward(); INVALID_ARGUMENT for a negative count.";
 accel_status_t accel_backward_sum(accel_state_t *state, accel_tensor_t *loss_sum, int64_t count, const accel_backward_options_t *options);
 
 %feature("docstring") accel_accumulate_begin "One micro-batch: counts it, and exchanges gradients only when the accumulation window is complete. Each model counts its own micro-batches, so several can be trained alternately.
@@ -5430,22 +5430,22 @@ accel_status_t accel_local_sgd_begin(accel_state_t *state, accel_module_t *modul
 
 %feature("docstring") accel_local_sgd_step "Counts a step of the optimizer, and averages the weights when it is time to.
 
-scope: Of accel_local_sgd_begin().
+scope: A scope of accel_local_sgd_begin().
 out_averaged: 1 when the weights were averaged; may be NULL.
 Returns: ACCEL_OK; INVALID_ARGUMENT for another scope; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.";
 accel_status_t accel_local_sgd_step(accel_scope_t *scope, int32_t *OUTPUT);
 
 %feature("docstring") accel_local_sgd_state_dict "Gets the state that a resumed run needs besides the weights: the steps, and the weights and momentum of the outer optimizer.
 
-scope: Of accel_local_sgd_begin().
+scope: A scope of accel_local_sgd_begin().
 out: A map; its tensors are shared.
 Returns: ACCEL_OK; INVALID_ARGUMENT for another scope.";
 accel_status_t accel_local_sgd_state_dict(accel_scope_t *scope, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_local_sgd_load_state_dict "Takes that state back.
 
-scope: Of accel_local_sgd_begin(), with the same options.
-state_dict: As above; copied.
+scope: A scope of accel_local_sgd_begin(), with the same options.
+state_dict: See above; copied.
 Returns: ACCEL_OK; INVALID_ARGUMENT, SHAPE_MISMATCH; nothing changes then.";
 accel_status_t accel_local_sgd_load_state_dict(accel_scope_t *scope, const accel_value_t *state_dict);
 
@@ -5497,7 +5497,7 @@ information_t accel_clip_grad_norm(accel_state_t *state, const accel_module_t *m
 state: A state.
 module: Its parameters.
 clip_value: Not negative.
-Returns: As accel_clip_grad_norm().";
+Returns: Same as accel_clip_grad_norm().";
 accel_status_t accel_clip_grad_value(accel_state_t *state, const accel_module_t *module, double clip_value);
 
 %feature("docstring") accel_step_capture "A training step that the device records, and then does by one call, so that the host issues no kernels. The step is a module, whose forward (accel_module_set_forward()) computes the forward, accel_backward(), clipping and the optimizer's step, and returns the loss or other tensors. Calls of the result take steps: the first ones run the forward as it is, the next one records it, and from then on inputs are copied into the recording, which is done again. Results are those of an ordinary step, bit by bit, without gradient history. On the CPU, and on devices for which LibTorch has no graphs, each call is an ordinary step. Tensors on the CPU among the inputs come to the device first. The host's code runs in the first steps only, so schedulers step outside, and it must not read numbers of the device. The step is recorded anew when an optimizer's settings, its state, the mode of a prepared model, or the memory of a parameter is another one; learning rates are read on the device. Ranks with whole models exchange their gradients between two parts of the recording.
@@ -5511,7 +5511,7 @@ accel_status_t accel_step_capture(accel_state_t *state, accel_module_t *step, co
 
 %feature("docstring") accel_step_capture_counts "Counts what a captured step has done.
 
-step: Of accel_step_capture().
+step: A step of accel_step_capture().
 out_steps: Calls; may be NULL.
 out_captures: Recordings; may be NULL.
 out_replays: Steps that a recording did; may be NULL. The others were ordinary ones.
@@ -5536,7 +5536,7 @@ accel_status_t accel_parameters_module(const accel_parameters_t *parameters, acc
 
 %feature("docstring") accel_parameters_step "One micro-batch whose gradients the application has computed. In the last one of an accumulation window they are averaged over the ranks, clipped, and the optimizer updates the weights, which then are in the registered memory; in the others they are added up. Counts the micro-batch: it takes the place of accel_accumulate_begin(), accel_parameters_grad_ready(), accel_parameters_synchronize(), accel_clip_grad_norm(), accel_optimizer_step() and accel_optimizer_zero_grad().
 
-parameters: What accel_parameters_register() or accel_parameters_create() returned.
+parameters: Parameters of accel_parameters_register() or accel_parameters_create().
 optimizer: A prepared optimizer of their module.
 gradients: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype and with any strides. Only read, and not after the call. Gradients in the memory of accel_parameters_gradient() are not copied.
 options: NULL: defaults.
@@ -5556,7 +5556,7 @@ accel_status_t accel_parameters_create(accel_state_t *state, accel_module_t *mod
 %feature("docstring") accel_parameters_gradient "The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape. For a sharded parameter it is the memory for the whole gradient, and of this micro-batch only.
 
 parameters: The parameters.
-index: Of the parameter.
+index: The index of the parameter.
 out: Shares the memory. After accel_parameters_synchronize() it has the mean, until the application writes again.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_parameters_gradient(const accel_parameters_t *parameters, size_t index, accel_tensor_t **OUTPUT);
@@ -5564,7 +5564,7 @@ accel_status_t accel_parameters_gradient(const accel_parameters_t *parameters, s
 %feature("docstring") accel_parameters_grad_ready "Marks a gradient of this micro-batch as complete. In the last micro-batch of a window, the last gradient of a bucket starts its exchange in the background. Gradients may be reported by several threads, while none of the rank calls another collective.
 
 parameters: The parameters.
-index: Of the parameter.
+index: The index of the parameter.
 gradient: Copied in the first micro-batch of a window, added in the others. NULL: the application has written, or in later micro-batches added, it in the memory of accel_parameters_gradient().
 Returns: ACCEL_OK; INVALID_STATE for the second time in a micro-batch; SHAPE_MISMATCH.";
 accel_status_t accel_parameters_grad_ready(accel_parameters_t *parameters, size_t index, const accel_tensor_t *gradient);
@@ -5593,14 +5593,14 @@ accel_status_t accel_parameters_unshard(accel_parameters_t *parameters, const ch
 %feature("docstring") accel_parameters_reshard "Releases the whole parameters of one module of a sharded model: they show the rows of this rank again.
 
 parameters: The parameters.
-module: As there.
+module: See there.
 Returns: ACCEL_OK; NOT_FOUND that lists the modules.";
 accel_status_t accel_parameters_reshard(accel_parameters_t *parameters, const char *module);
 
 %feature("docstring") accel_parameters_retain "Adds an owner.
 
 parameters: The parameters.
-Returns: The same parameters, with one owner more.";
+Returns: This parameters, which has one owner more.";
 accel_parameters_t *accel_parameters_retain(accel_parameters_t *parameters);
 
 %feature("docstring") accel_parameters_release "Removes an owner. The module and its gradients stay as long as they are used.
@@ -5678,7 +5678,7 @@ accel_status_t accel_generator_create(int64_t seed, const accel_device_t *device
 %feature("docstring") accel_generator_retain "Adds an owner.
 
 generator: A generator.
-Returns: The same generator, with one owner more.";
+Returns: This generator, which has one owner more.";
 accel_generator_t *accel_generator_retain(accel_generator_t *generator);
 
 %feature("docstring") accel_generator_release "Removes an owner.
@@ -5727,13 +5727,13 @@ out_batch_size: The size that fits; untouched after an error.
 Returns: ACCEL_OK; OUT_OF_MEMORY when no size fits; INVALID_ARGUMENT for a negative size or a `reduce` that does not reduce; CANCELLED when the function failed on another rank; the function's own error.";
 accel_status_t accel_find_executable_batch_size(accel_state_t *state, accel_batch_size_fn CALLBACK, accel_reduce_batch_size_fn CALLBACK, void *user_data, accel_destroy_fn destroy, int64_t starting_batch_size, int64_t *OUTPUT);
 
-%feature("docstring") accel_free_memory "Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. Objects registered for checkpoints stay.
+%feature("docstring") accel_free_memory "Lets go of all prepared objects, of the memory that is cached for the next large CPU tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. Objects registered for checkpoints stay.
 
 state: A state.
 Returns: ACCEL_OK.";
 accel_status_t accel_free_memory(accel_state_t *state);
 
-%feature("docstring") accel_empty_cache "Returns memory that is kept for later tensors to the system and to other programs: memory of large CPU tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
+%feature("docstring") accel_empty_cache "Returns memory that is cached for later tensors to the system and to other programs: memory of large CPU tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
 
 state: A state.
 Returns: ACCEL_OK.";
@@ -5757,7 +5757,7 @@ accel_status_t accel_compute_module_sizes(const accel_module_t *module, const ac
 
 %feature("docstring") accel_get_module_leaves "The names in a map of sizes that have nothing below them.
 
-sizes: What accel_compute_module_sizes() gave.
+sizes: The map of accel_compute_module_sizes().
 out: A list of names.
 Returns: ACCEL_OK; TYPE_MISMATCH.";
 accel_status_t accel_get_module_leaves(const accel_value_t *sizes, accel_value_t *OUTPUT);
@@ -5767,7 +5767,7 @@ accel_status_t accel_get_module_leaves(const accel_value_t *sizes, accel_value_t
 module: A model.
 options: NULL: defaults. dtype, special_dtypes and no_split_module_classes have an effect.
 out: A map: \"size\", bytes; \"names\", the layers of that size.
-Returns: As accel_compute_module_sizes().";
+Returns: Same as accel_compute_module_sizes().";
 accel_status_t accel_get_max_layer_size(const accel_module_t *module, const accel_device_map_options_t *options, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_named_module_tensors "The parameters and buffers of a module.
@@ -5813,7 +5813,7 @@ accel_status_t accel_check_tied_parameters_on_same_device(const accel_value_t *t
 %feature("docstring") accel_get_max_memory "Reads a max_memory, or measures one.
 
 max_memory: A map, or NONE.
-out: A map place -> bytes, in the order in which places are filled: accelerators by number, other devices, \"cpu\", \"disk\". Accelerators that do not tell their free memory are left out, and so is the CPU beside \"mps\", which has its memory. Other accelerators that share the memory of the host are measured like those with memory of their own.
+out: A map place -> bytes, in the order in which places are filled: accelerators by number, other devices, \"cpu\", \"disk\". Accelerators that do not report their free memory are left out, and so is the CPU beside \"mps\", which has its memory. Other accelerators that share the memory of the host are measured like those with memory of their own.
 Returns: ACCEL_OK; INVALID_ARGUMENT for a device or size that is not known; TYPE_MISMATCH.";
 accel_status_t accel_get_max_memory(const accel_value_t *NULLABLE, accel_value_t *OUTPUT);
 
@@ -5823,7 +5823,7 @@ module: A model.
 max_memory: A map, or NONE, of which a single accelerator then gets 90 %.
 options: NULL: defaults. dtype, special_dtypes, no_split_module_classes and low_zero have an effect.
 out: A map place -> bytes.
-Returns: As accel_get_max_memory(); NOT_FOUND for a dtype that is not known.";
+Returns: Same as accel_get_max_memory(); NOT_FOUND for a dtype that is not known.";
 accel_status_t accel_get_balanced_memory(const accel_module_t *module, const accel_value_t *NULLABLE, const accel_device_map_options_t *options, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_infer_auto_device_map "Fills one device after the other with the modules of a model in their order. A module that does not fit is split, and what cannot be split goes to the next device. Tied parameters stay together. The first accelerator, and the CPU, keep room for the largest layer that is still to be placed: they compute with those that are offloaded.
@@ -5872,7 +5872,7 @@ accel_status_t accel_verify_device_map(const accel_module_t *module, int32_t *OU
 
 module: A model.
 checkpoint: A file of safetensors or of torch, an index of several, or a folder with one of them.
-device_map: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on \"disk\" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
+device_map: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. A weight on \"disk\" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
 options: NULL: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
 out_report: A map: \"missing\", names of the model without weights, and \"unexpected\", names of weights that the model does not know. May be NULL.
 Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected or missing with strict; SHAPE_MISMATCH; INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.";
@@ -5882,12 +5882,12 @@ accel_status_t accel_load_checkpoint_in_model(accel_module_t *module, const char
 
 state: With broadcast_from_rank0 that whose ranks get the weights, unless it is in the options; else NULL.
 module: A model, usually of accel_init_empty_weights_begin().
-checkpoint: As above.
-device_map: A map, or one of \"auto\" (as \"balanced\"), \"balanced\", \"balanced_low_0\", \"sequential\"; NONE: the weights are loaded, and nothing is dispatched. What is on \"disk\" stays in the files of the checkpoint. What these lack and the model has in memory, and all of it with broadcast_from_rank0, is written to offload_folder.
+checkpoint: See above.
+device_map: A map, or one of \"auto\" (as \"balanced\"), \"balanced\", \"balanced_low_0\", \"sequential\"; NONE: the weights are loaded, and nothing is dispatched. Weights on \"disk\" stay in the files of the checkpoint. Weights that these lack and the model has in memory, and all of them with broadcast_from_rank0, are written to offload_folder.
 max_memory: A map device -> bytes for these, or NONE: what is free.
 options: NULL: defaults.
 out_device_map: The map that was used. May be NULL.
-Returns: As accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.";
+Returns: Same as accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.";
 accel_status_t accel_load_checkpoint_and_dispatch(accel_state_t *state, accel_module_t *module, const char *checkpoint, const accel_value_t *NULLABLE, const accel_value_t *NULLABLE, const accel_dispatch_options_t *options, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_dispatch_model "Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\". Weights on \"disk\" that are in memory only are written there, and leave the memory.
@@ -5905,7 +5905,7 @@ module: A model.
 device: An accelerator. NULL: that of the first parameter.
 state_dict: A map name -> tensor of all weights, which the model uses from now on; those of buffers that no state dict has stay. NULL or NONE: its own.
 options: NULL: defaults; main_device has no effect.
-Returns: As accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT without a device for a model whose first parameter is a meta tensor.";
+Returns: Same as accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT without a device for a model whose first parameter is a meta tensor.";
 accel_status_t accel_cpu_offload(accel_module_t *module, const accel_device_t *device, const accel_value_t *NULLABLE, const accel_dispatch_options_t *options);
 
 %feature("docstring") accel_disk_offload "Keeps all weights in files; each block computes on a device.
@@ -5914,7 +5914,7 @@ module: A model.
 offload_folder: Weights that its index has are used; all others are written there.
 device: The CPU or an accelerator. NULL: the device of the first parameter.
 options: NULL: defaults; main_device and offload_folder have no effect.
-Returns: As accel_cpu_offload(); IO.";
+Returns: Same as accel_cpu_offload(); IO.";
 accel_status_t accel_disk_offload(accel_module_t *module, const char *offload_folder, const accel_device_t *device, const accel_dispatch_options_t *options);
 
 %feature("docstring") accel_remove_dispatch "Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched, or on the CPU if they were nowhere. Nothing happens to other modules.
@@ -5952,7 +5952,7 @@ module: A model.
 inputs: A list of inputs by place for each batch.
 n_batches: Their number.
 out: A list of outputs.
-Returns: As accel_module_call(), of the first batch that failed.";
+Returns: Same as accel_module_call(), of the first batch that failed.";
 accel_status_t accel_module_call_batches(accel_module_t *module, const accel_value_t *ITEMS, size_t COUNT, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_cpu_offload_with_hook "The model moves to a device when it is called, and stays there until accel_offload_hook_offload(), or until the next model of a chain is called.
@@ -5979,7 +5979,7 @@ accel_status_t accel_offload_hook_remove(accel_offload_hook_t *hook);
 %feature("docstring") accel_offload_hook_retain "Adds an owner.
 
 hook: A hook.
-Returns: The same hook, with one owner more.";
+Returns: This hook, which has one owner more.";
 accel_offload_hook_t *accel_offload_hook_retain(accel_offload_hook_t *hook);
 
 %feature("docstring") accel_offload_hook_release "Removes an owner. The model keeps the hook.
@@ -5990,11 +5990,11 @@ void accel_offload_hook_release(accel_offload_hook_t *hook);
 %feature("docstring") accel_attach_layerwise_casting "Layers keep their parameters in a smaller dtype, and have them in another one during their forward: linear layers, convolutions and attention of this library, and modules of the kinds Linear, Conv1d to Conv3d and ConvTranspose1d to ConvTranspose3d. A module that is left out takes all below it along.
 
 module: A model.
-storage_dtype: Of parameters between forwards, such as float8_e4m3fn.
-compute_dtype: Of parameters in forwards.
+storage_dtype: The dtype of parameters between forwards, such as float8_e4m3fn.
+compute_dtype: The dtype of parameters in forwards.
 skip_modules_pattern: Regular expressions with commas between them: modules with a match in their path are left out. May be NULL.
 skip_modules_classes: Names of classes with commas between them that are left out. May be NULL.
-Returns: ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a dtype that is not floating.";
+Returns: ACCEL_OK; INVALID_ARGUMENT for an invalid regular expression, or a dtype that is not floating.";
 accel_status_t accel_attach_layerwise_casting(accel_module_t *module, int32_t storage_dtype, int32_t compute_dtype, const char *skip_modules_pattern, const char *skip_modules_classes);
 
 %feature("docstring") accel_set_module_tensor_to_device "Moves or replaces one parameter or buffer of a model. The tensor stays the same object, so that those that are tied to it move along: no map of tied tensors is needed. The memory that it had is free for other tensors of the device.
@@ -6016,7 +6016,7 @@ accel_status_t accel_offload_state_dict(const char *folder, const accel_value_t 
 
 %feature("docstring") accel_offloaded_weights "Opens offloaded weights without copying them.
 
-folder: With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
+folder: A folder with an index.json of accel_offload_state_dict() or of Accelerate, whose entries may also name tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
 options: NULL: defaults.
 out: A map name -> tensor: those of the state dict, which are the same, and those of files, which share the mapped file.
 Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT where nothing says which weights; CORRUPT for an index that does not fit its files; UNSUPPORTED for a device that is not there; IO.";
@@ -6033,7 +6033,7 @@ accel_status_t accel_read_ahead(accel_tensor_t *const *ITEMS, size_t COUNT);
 
 state_dict: A map name -> tensor.
 modules: Paths with commas between them.
-out: What is one of them or below one; the tensors are the same.
+out: The entries of these modules and of all below them; the tensors are shared.
 Returns: ACCEL_OK.";
 accel_status_t accel_extract_submodules_state_dict(const accel_value_t *state_dict, const char *modules, accel_value_t *OUTPUT);
 
@@ -6070,7 +6070,7 @@ accel_status_t accel_weight_stream_end_pass(accel_weight_stream_t *stream);
 %feature("docstring") accel_weight_stream_retain "Adds an owner.
 
 stream: A stream.
-Returns: The same stream, with one owner more.";
+Returns: This stream, which has one owner more.";
 accel_weight_stream_t *accel_weight_stream_retain(accel_weight_stream_t *stream);
 
 %feature("docstring") accel_weight_stream_release "Removes an owner. The last one ends the thread; no group may be in use then.
@@ -6078,7 +6078,7 @@ accel_weight_stream_t *accel_weight_stream_retain(accel_weight_stream_t *stream)
 stream: A stream, or NULL.";
 void accel_weight_stream_release(accel_weight_stream_t *stream);
 
-%feature("docstring") accel_save "Writes a value to a file: complete under its name, or not at all. Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
+%feature("docstring") accel_save "Writes a value to a file: complete under its name, or not at all. Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as Accelerate's save_model writes it. Every rank that calls writes.
 
 value: A map name -> tensor; with safe_serialization=0 numbers, texts, tensors, and lists, tuples and maps of them.
 metadata: A map of strings, in safetensors only; NULL: none.
@@ -6090,25 +6090,25 @@ accel_status_t accel_save(const accel_value_t *value, const accel_value_t *NULLA
 %feature("docstring") accel_save_on_main_process "accel_save() on the main process; the other ranks return at once, before the file is there.
 
 state: A state.
-value: As there; only looked at where it is written.
-metadata: As there; only looked at where it is written.
-path: As there; only looked at where it is written.
+value: See there; only looked at where it is written.
+metadata: See there; only looked at where it is written.
+path: See there; only looked at where it is written.
 options: NULL: defaults.
-Returns: As there.";
+Returns: See there.";
 accel_status_t accel_save_on_main_process(accel_state_t *state, const accel_value_t *value, const accel_value_t *NULLABLE, const char *path, const accel_save_options_t *options);
 
 %feature("docstring") accel_load_metadata "The metadata of a safetensors file.
 
 path: The file.
 out: A map of strings; empty when it has none.
-Returns: As accel_load().";
+Returns: Same as accel_load().";
 accel_status_t accel_load_metadata(const char *path, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_load "Reads a file: safetensors, or what torch.save() wrote, in its present and in its older forms. Files of torch are read without executing anything: they may hold tensors, arrays, numbers, texts and containers of these.
 
 path: The file.
 options: NULL: defaults.
-out: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows; those that shared memory when they were saved share it again, on another device too.
+out: The value that was written; for safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows; those that shared memory when they were saved share it again, on another device too.
 Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not read, or says why a device of map_location is not there; INVALID_ARGUMENT for a map_location that is no device, or beyond those of this machine.";
 accel_status_t accel_load(const char *path, const accel_load_options_t *options, accel_value_t *OUTPUT);
 
@@ -6117,7 +6117,7 @@ accel_status_t accel_load(const char *path, const accel_load_options_t *options,
 path: A file as for accel_load(); the index of one that is split into several; or a folder with `model.safetensors`, `pytorch_model.bin` or an index of either. Files with the extension .safetensors say in their metadata, under \"format\", whose weights they have; one without metadata is taken as torch's, with a warning.
 device_map: A map path of a module -> device: tensors come there; those on \"disk\", and those that it does not name, are on the CPU. NONE or NULL: all are.
 out: A map name -> tensor; what is on the CPU shares the mapped files.
-Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files, and for metadata that do not name a framework; INVALID_ARGUMENT for weights of another one than torch; TYPE_MISMATCH for a file of something else; UNSUPPORTED for a device that is not there.";
+Returns: Same as accel_load(); CORRUPT for an index whose tensors are not in their files, and for metadata that do not name a framework; INVALID_ARGUMENT for weights of another one than torch; TYPE_MISMATCH for a file of something else; UNSUPPORTED for a device that is not there.";
 accel_status_t accel_load_state_dict(const char *path, const accel_value_t *NULLABLE, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_save_model "Writes a model's weights on the main process: `model.safetensors` or `pytorch_model.bin`, or several files with an index where they are larger than max_shard_size. Files of an earlier and larger model are removed. All ranks must call for a sharded model, whose tensors are gathered one by one; for any other the main process may call alone, and the other ranks return at once.
@@ -6136,7 +6136,7 @@ module: A model, prepared or not.
 source: The folder that the model comes from.
 folder: Made if missing. May be `source`, whose weights are then replaced.
 options: NULL: defaults.
-Returns: As accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and for a model whose layers have several kinds of int8 by rows, or such a kind beside others, or several compute dtypes.";
+Returns: Same as accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and for a model whose layers have several kinds of int8 by rows, or such a kind beside others, or several compute dtypes.";
 accel_status_t accel_save_model_folder(accel_state_t *state, const accel_module_t *module, const char *source, const char *folder, const accel_save_model_options_t *options);
 
 %feature("docstring") accel_set_project "Sets the project of a state. Nothing has happened on the disk.
@@ -6179,15 +6179,15 @@ accel_status_t accel_checkpoint_progress(const accel_state_t *state, int64_t *OU
 %feature("docstring") accel_load_state "Loads a training state into the prepared objects, which must be the same. The number of ranks may differ: loaders continue with the next item in the order of all ranks, gradients of an open accumulation window are distributed, and additional ranks have new random streams. Checkpoints of Hugging Face Accelerate are read, too, also where FSDP or DeepSpeed wrote them; what of these cannot be restored, such as positions of loaders, is a warning in the log that names it. All ranks must call.
 
 state: A state.
-folder: What accel_save_state() wrote. NULL: the newest of automatic naming.
+folder: A folder that accel_save_state() wrote. NULL: the newest of automatic naming.
 options: NULL: defaults.
-Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for the reference's files of single ranks, for models that the program splits, and in an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.";
+Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for Accelerate's files of single ranks, for models that the program splits, and in an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.";
 accel_status_t accel_load_state(accel_state_t *state, const char *folder, const accel_load_state_options_t *options);
 
 %feature("docstring") accel_register_for_checkpointing "Adds an object of the application to the training state. The main process writes it.
 
 state: A state.
-name: Of its file, `custom_<name>.bin`; unique. NULL: `custom_checkpoint_<number>.pkl`, as in the reference, with the numbers of those without names in the order of their registration.
+name: The name in its file, `custom_<name>.bin`; unique. NULL: `custom_checkpoint_<number>.pkl`, as in Accelerate, with the numbers of those without names in the order of their registration.
 save: The functions; user_data and destroy belong to both.
 load: The functions; user_data and destroy belong to both.
 user_data: Handed to the callback; destroy ends its life.
@@ -6229,27 +6229,27 @@ accel_status_t accel_register_load_state_pre_hook(accel_state_t *state, accel_ch
 %feature("docstring") accel_remove_checkpoint_hook "Removes a hook of saves or loads.
 
 state: A state.
-id: What accel_register_save_state_pre_hook() or accel_register_load_state_pre_hook() gave.
+id: The id from accel_register_save_state_pre_hook() or accel_register_load_state_pre_hook().
 Returns: ACCEL_OK or NOT_FOUND.";
 accel_status_t accel_remove_checkpoint_hook(accel_state_t *state, int64_t id);
 
 %feature("docstring") accel_checkpoint_verify "Compares all files of a checkpoint with the sizes and hashes of its manifest.
 
-folder: What accel_save_state() wrote.
+folder: A folder that accel_save_state() wrote.
 out: A map: \"files\" and \"bytes\" INT, and \"problems\", a list of texts that name a file each; empty when the checkpoint is whole.
 Returns: ACCEL_OK, also with problems; NOT_FOUND for a folder without a manifest; CORRUPT when that is damaged itself.";
 accel_status_t accel_checkpoint_verify(const char *folder, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_checkpoint_list "The checkpoints below a folder.
 
-folder: Of a project, its `checkpoints`, or any whose sub-folders are checkpoints.
-out: A list of maps, by their numbers, then by name: \"path\", \"iteration\" INT or NONE, \"files\" and \"bytes\" INT, \"world_size\" INT or NONE, \"complete\" BOOL: whether it has a manifest, or the files of the reference.
+folder: A project's folder, its `checkpoints`, or any folder whose sub-folders are checkpoints.
+out: A list of maps, by their numbers, then by name: \"path\", \"iteration\" INT or NONE, \"files\" and \"bytes\" INT, \"world_size\" INT or NONE, \"complete\" BOOL: whether it has a manifest, or the files of Accelerate.
 Returns: ACCEL_OK; NOT_FOUND for a folder that is not there.";
 accel_status_t accel_checkpoint_list(const char *folder, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_checkpoint_show "Lists the content of a checkpoint.
 
-folder: What accel_save_state() or the reference wrote.
+folder: A folder that accel_save_state() or Accelerate wrote.
 out: A map: \"manifest\", a map of what `accel_manifest.json` says of the whole, or NONE; \"files\", a list of maps with \"name\" and \"bytes\", and of safetensors and compressed tensors \"tensors\": a list of maps with \"name\", \"dtype\" and \"shape\".
 Returns: ACCEL_OK; NOT_FOUND; CORRUPT.";
 accel_status_t accel_checkpoint_show(const char *folder, accel_value_t *OUTPUT);
@@ -6286,7 +6286,7 @@ state: A state.
 optimizer: A prepared optimizer, of parameters of prepared models.
 folder: Where the file or the folder goes; made if missing. All ranks must see it.
 options: NULL: defaults.
-Returns: As accel_save_fsdp_model(); INVALID_STATE for a parameter of no prepared model, which has no name.";
+Returns: Same as accel_save_fsdp_model(); INVALID_STATE for a parameter of no prepared model, which has no name.";
 accel_status_t accel_save_fsdp_optimizer(accel_state_t *state, const accel_optimizer_t *optimizer, const char *folder, const accel_fsdp_file_options_t *options);
 
 %feature("docstring") accel_load_fsdp_optimizer "Loads the state of an optimizer, as accel_load_fsdp_model() loads a model.
@@ -6295,7 +6295,7 @@ state: A state.
 optimizer: A prepared optimizer, of parameters of prepared models.
 folder: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
 options: NULL: defaults.
-Returns: As accel_load_fsdp_model(); INVALID_STATE for other parameters or groups than were saved.";
+Returns: Same as accel_load_fsdp_model(); INVALID_STATE for other parameters or groups than were saved.";
 accel_status_t accel_load_fsdp_optimizer(accel_state_t *state, accel_optimizer_t *optimizer, const char *folder, const accel_fsdp_file_options_t *options);
 
 %feature("docstring") accel_merge_weights "Writes the weights of a model whose parts several ranks wrote as one file. One process does it: the others wait at accel_wait_for_everyone().
@@ -6306,11 +6306,11 @@ options: NULL: defaults.
 Returns: ACCEL_OK; NOT_FOUND that names sub-folders which may have been meant; CORRUPT; IO.";
 accel_status_t accel_merge_weights(const char *folder, const char *destination, const accel_merge_weights_options_t *options);
 
-%feature("docstring") accel_init_trackers "Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added; \"wandb\" and the reference's other trackers that are packages of Python are left out, with a warning in the log, as is a tracker whose server cannot be reached.
+%feature("docstring") accel_init_trackers "Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added; \"wandb\" and Accelerate's other trackers that are packages of Python are left out, with a warning in the log, as is a tracker whose server cannot be reached.
 
 state: A state.
 project_name: The project. Characters that no file name may have become \"_\" in the folder's.
-config: What the run was started with: a map, of any depth, which the trackers store; NULL: nothing.
+config: The settings of the run: a map, of any depth, which the trackers store; NULL: nothing.
 init_kwargs: A map from a tracker's name to a map of its own options, see docs/observability.md; NULL: none.
 options: NULL: defaults.
 Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones, unknown options, or a logging_dir that is missing for one that needs it; ALREADY_EXISTS for a run that is there, if resume is 0; TYPE_MISMATCH; IO.";
@@ -6319,7 +6319,7 @@ accel_status_t accel_init_trackers(accel_state_t *state, const char *project_nam
 %feature("docstring") accel_log "Hands the values of a step to every tracker. Takes microseconds: a thread writes them.
 
 state: A state.
-values: A map from names to values. Numbers that are not finite are kept as such.
+values: A map from names to values. Numbers that are not finite are written as such.
 step: ACCEL_NO_STEP: none.
 log_kwargs: A map from a tracker's name to a map that its callback gets; NULL: none.
 Returns: ACCEL_OK, also without trackers; TYPE_MISMATCH that names the value, which no tracker has then; IO as long as a tracker cannot write, say because the disk is full: these values wait in memory too, and are written as soon as they can be; beyond queue_bytes they are lost, as the message then says. A failed callback with ACCEL_TRACKER_FAILURE_STOP.";
@@ -6332,7 +6332,7 @@ names: Their names.
 values: The numbers.
 n_values: How many there are.
 step: ACCEL_NO_STEP: none.
-Returns: As accel_log().";
+Returns: Same as accel_log().";
 accel_status_t accel_log_scalars(accel_state_t *state, const char *const *ITEMS, const double *ITEMS, size_t COUNT, int64_t step);
 
 %feature("docstring") accel_log_images "Hands images to the trackers that show them.
@@ -6368,7 +6368,7 @@ accel_status_t accel_log_figure(accel_state_t *state, const char *name, const vo
 
 state: A state.
 path: A file or a folder. It must stay until accel_flush_trackers().
-name: Under which it is kept; NULL: as the file is named.
+name: The name that it is stored under; NULL: the name of the file.
 Returns: ACCEL_OK; NOT_FOUND; as accel_log().";
 accel_status_t accel_log_artifact(accel_state_t *state, const char *path, const char *name);
 
@@ -6419,7 +6419,7 @@ accel_status_t accel_tracker_create(const char *name, const accel_tracker_option
 %feature("docstring") accel_tracker_retain "Adds an owner.
 
 tracker: A tracker.
-Returns: The same tracker, with one owner more.";
+Returns: This tracker, which has one owner more.";
 accel_tracker_t *accel_tracker_retain(accel_tracker_t *tracker);
 
 %feature("docstring") accel_tracker_release "Removes an owner.
@@ -6444,9 +6444,9 @@ accel_status_t accel_tracker_location(const accel_tracker_t *tracker, accel_buff
 %feature("docstring") accel_tracker_log "accel_log() for one tracker.
 
 tracker: A tracker.
-values: As there.
-step: As there.
-Returns: As there; INVALID_STATE after the tracker has ended.";
+values: See there.
+step: See there.
+Returns: See there; INVALID_STATE after the tracker has ended.";
 accel_status_t accel_tracker_log(accel_tracker_t *tracker, const accel_value_t *values, int64_t step);
 
 %feature("docstring") accel_step_report "Where the time of the loop's steps went: {\"steps\": 12, \"latest\": {...}, \"mean\": {...}}, both of seconds: \"data\" (waiting for prepared loaders), \"forward\" (prepared models), \"backward\", \"communication\" (waiting for other ranks or for gradients, wherever in the loop), \"optimizer\" (prepared ones), \"other\" (all else), and their sum \"total\". A step goes from update to update: it ends where the loop fetches data or computes again after an optimizer has stepped. The recording is always on and costs some 0.2 us a step. Beside these: \"memory\", bytes: {\"resident\", \"most_resident\": of the process, \"cpu_in_use\", \"cpu_most_in_use\": as accel_memory_report() has them, \"device_in_use\", \"device_most_in_use\": of the state's device, 0 on the CPU}; \"tokens_per_second\", since the last reset, and \"model_flops_utilization\", from 0 to 1: both NONE without accel_count_tokens().
@@ -6461,13 +6461,13 @@ accel_status_t accel_step_report(accel_state_t *state, int32_t reset, accel_valu
 
 state: A state.
 reset: 1: the next mean begins here.
-out: The same on all ranks.
+out: The report, equal on all ranks.
 Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED, COLLECTIVE_MISMATCH.";
 accel_status_t accel_step_report_of_ranks(accel_state_t *state, int32_t reset, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_step_report_table "A step report as a table for people: a line a rank, milliseconds and percent.
 
-report: Of accel_step_report() or accel_step_report_of_ranks().
+report: A report of accel_step_report() or accel_step_report_of_ranks().
 out: The text.
 Returns: ACCEL_OK; TYPE_MISMATCH for another value.";
 accel_status_t accel_step_report_table(const accel_value_t *report, accel_buffer_t *OUTPUT);
@@ -6483,7 +6483,7 @@ accel_status_t accel_count_tokens(accel_state_t *state, int64_t n_tokens);
 
 state: A state.
 flops_per_token: Floating point operations of forward and backward, as the model needs them: 6 for each parameter of a transformer, and 12 x layers x width x length for attention, is the usual estimate (Chowdhery et al., PaLM, 2022, appendix B).
-peak_flops_per_second: Of this rank's device.
+peak_flops_per_second: The peak of this rank's device.
 Returns: ACCEL_OK; INVALID_ARGUMENT for numbers that are not positive.";
 accel_status_t accel_set_model_flops(accel_state_t *state, double flops_per_token, double peak_flops_per_second);
 
@@ -6497,7 +6497,7 @@ accel_status_t accel_serve_metrics(accel_state_t *state, const accel_serve_metri
 
 %feature("docstring") accel_memory_report "The memory of this process's large CPU tensors, with ACCEL_CPU_MEMORY_CACHED: {\"cpu\": {\"in_use\": bytes of blocks that tensors have, \"most_in_use\": the largest that it has been, \"kept\": bytes of blocks that wait for the next tensor, \"reused\": how often a tensor found a block waiting, \"mapped\": how often not}}. All 0 where the memory is LibTorch's.
 
-reset_peak: 1: most_in_use begins again at in_use, after it has been told.
+reset_peak: 1: most_in_use begins again at in_use, after it has been returned.
 out: The report.
 Returns: ACCEL_OK.";
 accel_status_t accel_memory_report(int32_t reset_peak, accel_value_t *OUTPUT);
@@ -6531,7 +6531,7 @@ accel_status_t accel_logger_create(accel_state_t *state, const char *name, int32
 %feature("docstring") accel_logger_retain "Adds an owner.
 
 logger: A logger.
-Returns: The same logger, with one owner more.";
+Returns: This logger, which has one owner more.";
 accel_logger_t *accel_logger_retain(accel_logger_t *logger);
 
 %feature("docstring") accel_logger_release "Removes an owner.
@@ -6560,13 +6560,13 @@ accel_status_t accel_logger_log(accel_logger_t *logger, int32_t level, const cha
 logger: A logger.
 message: The text.
 ranks: MAIN_PROCESS or ALL_PROCESSES.
-Returns: As accel_logger_log(); INVALID_ARGUMENT for IN_ORDER, which ranks would leave out unequally.";
+Returns: Same as accel_logger_log(); INVALID_ARGUMENT for IN_ORDER, which ranks would leave out unequally.";
 accel_status_t accel_logger_warning_once(accel_logger_t *logger, const char *message, int32_t ranks);
 
 %feature("docstring") accel_progress_begin "Opens a progress bar on stderr, below those that are open.
 
 state: A state.
-label: What stands before it; may be empty.
+label: The text before the bar; may be empty.
 total: How many there are; ACCEL_UNSET_INT64: unknown.
 options: NULL: defaults.
 show: Gets the lines instead of stderr, in accel_progress_update() and accel_progress_end(); NULL: stderr.
@@ -6579,17 +6579,17 @@ accel_status_t accel_progress_begin(accel_state_t *state, const char *label, int
 %feature("docstring") accel_progress_of_dataloader "Opens a bar that follows a prepared loader by itself: a batch is a step when the next one is asked for. The label has the epoch behind it, as the loader counts them; with each epoch the bar begins again. The loader's speed stays as it was.
 
 state: A state.
-label: As there.
+label: See there.
 loader: A prepared loader.
 options: NULL: defaults.
 out: The bar. It ends with accel_progress_end().
-Returns: As accel_progress_begin().";
+Returns: Same as accel_progress_begin().";
 accel_status_t accel_progress_of_dataloader(accel_state_t *state, const char *label, accel_dataloader_t *loader, const accel_progress_options_t *options, accel_progress_bar_t **OUTPUT);
 
 %feature("docstring") accel_progress_bar_retain "Adds an owner.
 
 bar: A bar.
-Returns: The same bar, with one owner more.";
+Returns: This bar, which has one owner more.";
 accel_progress_bar_t *accel_progress_bar_retain(accel_progress_bar_t *bar);
 
 %feature("docstring") accel_progress_bar_release "Removes an owner; the last one ends the bar.
@@ -6652,7 +6652,7 @@ accel_status_t accel_profile_begin(accel_state_t *state, const accel_profile_opt
 %feature("docstring") accel_profile_retain "Adds an owner.
 
 profile: A profiler.
-Returns: The same profiler, with one owner more.";
+Returns: This profiler, which has one owner more.";
 accel_profile_t *accel_profile_retain(accel_profile_t *profile);
 
 %feature("docstring") accel_profile_release "Removes an owner; the last one ends the profiler without writing what it was recording.
@@ -6697,7 +6697,7 @@ accel_status_t accel_profile_key_averages(accel_profile_t *profile, int32_t grou
 
 %feature("docstring") accel_profile_table "Key averages as a table for people.
 
-averages: Of accel_profile_key_averages().
+averages: A value of accel_profile_key_averages().
 sort_by: A number of its entries: \"self_cpu_us\", \"cpu_us\", \"count\", \"self_cpu_memory\", \"flops\", \"device_us\", \"bytes\".
 row_limit: Lines; 0: all.
 out: The text.
@@ -6768,14 +6768,14 @@ size: The bytes of that memory; the size of the struct is the end of its last fi
 Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is not JSON.";
 accel_status_t accel_options_from_json(const char *type, const char *json, void *options, size_t size);
 
-%feature("docstring") accel_config_load "Reads a configuration, of the reference as well: names of older versions are converted, what is not written has its default.
+%feature("docstring") accel_config_load "Reads a configuration of libaccel or Accelerate: names of older versions are converted, what is not written has its default.
 
 path: YAML or JSON. NULL: the file of `accel config`, accelerate/default_config.yaml in HF_HOME.
-out: A map with all fields of the reference's class; sections are maps in it.
+out: A map with all fields of Accelerate's class; sections are maps in it.
 Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT that names the line, for a value, and all unknown names with the nearest ones that there are.";
 accel_status_t accel_config_load(const char *path, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_config_save "Writes a configuration that accel_config_load() can read, in the form of the reference: what is NONE and empty sections are left out. The file is replaced as a whole or stays as it was, and keeps its permissions.
+%feature("docstring") accel_config_save "Writes a configuration that accel_config_load() can read, in Accelerate's form: what is NONE and empty sections are left out. The file is replaced as a whole or stays as it was, and keeps its permissions.
 
 configuration: A map with the names that accel_config_load() gives.
 path: JSON if it ends with \".json\", else YAML. Folders that are missing are made.
@@ -6799,11 +6799,11 @@ accel_status_t accel_config_write_basic(const char *mixed_precision, const char 
 
 %feature("docstring") accel_launch "Runs a function in several processes of this program, each a rank, and waits for all of them. The ranks have the environment of `accel launch` (RANK, WORLD_SIZE, MASTER_ADDR and so on), from which accel_state_create() finds its place, and FORK_LAUNCHED=1 if they are forked. When one fails the others are ended within two seconds. The process of a rank ends with the function, without exit handlers; nothing of it stays, even if this process is killed. Signals and their handlers stay as in this process: what ends it ends the ranks, and accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread, besides idle ones of OpenMP, which are ended, that has made no state: what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of accel_launch() that came before this one.
 
-options: What is started.
+options: The processes to start.
 function: Called in each process.
 user_data: Handed to the callback; destroy ends its life, in this process only.
 destroy: Handed to the callback; destroy ends its life, in this process only.
-Returns: ACCEL_OK: all ranks succeeded. Else the status of the first rank that failed, which accel_error_rank() tells: the one of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.";
+Returns: ACCEL_OK: all ranks succeeded. Else the status of the first rank that failed, which accel_error_rank() returns: the one of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.";
 accel_status_t accel_launch(const accel_launch_options_t *options, accel_launch_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
 
 %feature("docstring") accel_prepare_fork "Prepares a fork after which the child calls accel_accept_fork(): ends the idle threads that computations on this thread have left, for which the child's would wait for ever.

@@ -56,10 +56,10 @@ accel_module_add_adapter(accel_module_t *module, const char *name, const accel_l
 
 /** Adds an adapter of a folder of PEFT, adapter_config.json and adapter_model.safetensors, and makes it the only active one. The model is
  * as it was if the folder does not fit it.
- * @param module As in accel_module_add_adapter().
+ * @param module Same as accel_module_add_adapter().
  * @param name Its name, without a dot.
  * @param folder The folder.
- * @return As accel_module_add_adapter(); NOT_FOUND for a file or a tensor that is not there; CORRUPT; SHAPE_MISMATCH; UNSUPPORTED for an
+ * @return Same as accel_module_add_adapter(); NOT_FOUND for a file or a tensor that is not there; CORRUPT; SHAPE_MISMATCH; UNSUPPORTED for an
  *   adapter that is not LoRA or DoRA.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -75,7 +75,7 @@ accel_module_load_adapter(accel_module_t *module, const char *name, const char *
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_save_adapter(accel_state_t *state, const accel_module_t *module, const char *name, const char *folder);
 
-/** Tells what adapters a model has.
+/** The adapters of a model.
  * @param module A model, prepared or not.
  * @param out A map from the names of adapters, in the order in which they were added, to maps: BOOL "active", BOOL "merged", a list of the
  *   names of "layers", and the map "config" as PEFT has it in adapter_config.json.
@@ -101,12 +101,12 @@ accel_module_activate_adapters(accel_module_t *module, const char *const *ACCEL_
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_merge_adapters(accel_module_t *module);
 
 /** Takes merged adapters away from the weights again, up to rounding.
- * @param module As in accel_module_merge_adapters().
- * @return As accel_module_merge_adapters().
+ * @param module Same as accel_module_merge_adapters().
+ * @return Same as accel_module_merge_adapters().
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_unmerge_adapters(accel_module_t *module);
 
-/** Removes an adapter. What was trained beside it stays.
+/** Removes an adapter. Parameters that were trained beside it stay.
  * @param module A model that is not prepared.
  * @param name One of its adapters.
  * @return ACCEL_OK; NOT_FOUND for one that the model lacks; INVALID_STATE for one that is merged, or a model that is prepared.
@@ -114,7 +114,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_unmerge_adapters(a
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_remove_adapter(accel_module_t *module, const char *name);
 
 /** In calls of this thread inside, these adapters act in place of the active ones, in all models that have them: a request of a server
- * can choose its own. What is trained does not change; backward takes the adapters of the forward. The innermost scope counts.
+ * can choose its own. The set of trained parameters does not change; backward takes the adapters of the forward. The
+ * innermost scope counts.
  * @param names [n_names] Adapters. May be NULL when there are none.
  * @param n_names Their number.
  * @param out The scope.

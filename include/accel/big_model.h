@@ -4,7 +4,7 @@
 #error "include accel.h"
 #endif
 
-/* Models that are larger than a device: weights are loaded and kept where a device map says (accel/device_map.h), and
+/* Models that are larger than a device: weights are loaded to where a device map says (accel/device_map.h), and
  * come to the device that computes with them when they are needed.
  *
  * Note: a model that is dispatched. Modules compute on their device of the map; those on "disk", and beside an
@@ -14,7 +14,7 @@
  * On the CPU weights on disk are the mapped files themselves: nothing is copied. Inputs are moved to the device of the
  * module that gets them, and outputs of the model to the device of its inputs. Tensors stay the same objects. */
 
-/* How weights are loaded and kept. */
+/* How weights are loaded and stored. */
 typedef struct accel_dispatch_options {
   size_t struct_size;
   accel_dtype_t dtype;                  /* The dtype of floating parameters and buffers that are loaded. Default: that
@@ -52,7 +52,7 @@ typedef struct accel_dispatch_options {
  * @param module A model.
  * @param checkpoint A file of safetensors or of torch, an index of several, or a folder with one of them.
  * @param device_map A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta.
- *   What is on "disk" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the
+ *   A weight on "disk" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the
  *   checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
  * @param options NULL: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
  * @param out_report A map: "missing", names of the model without weights, and "unexpected", names of weights that the
@@ -70,14 +70,14 @@ accel_load_checkpoint_in_model(accel_module_t *module, const char *checkpoint,
 /** Loads weights into a model and dispatches it.
  * @param state With broadcast_from_rank0 that whose ranks get the weights, unless it is in the options; else NULL.
  * @param module A model, usually of accel_init_empty_weights_begin().
- * @param checkpoint As above.
+ * @param checkpoint See above.
  * @param device_map A map, or one of "auto" (as "balanced"), "balanced", "balanced_low_0", "sequential"; NONE: the
- *   weights are loaded, and nothing is dispatched. What is on "disk" stays in the files of the checkpoint. What these
- *   lack and the model has in memory, and all of it with broadcast_from_rank0, is written to offload_folder.
+ *   weights are loaded, and nothing is dispatched. Weights on "disk" stay in the files of the checkpoint. Weights that
+ *   these lack and the model has in memory, and all of them with broadcast_from_rank0, are written to offload_folder.
  * @param max_memory A map device -> bytes for these, or NONE: what is free.
  * @param options NULL: defaults.
  * @param out_device_map The map that was used. May be NULL.
- * @return As accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.
+ * @return Same as accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.
  * @threads object, waits
  * @accelerate load_checkpoint_and_dispatch */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -109,7 +109,7 @@ accel_dispatch_model(accel_module_t *module, const accel_value_t *device_map,
  * @param state_dict A map name -> tensor of all weights, which the model uses from now on; those of buffers that no state
  *   dict has stay. NULL or NONE: its own.
  * @param options NULL: defaults; main_device has no effect.
- * @return As accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT without a device
+ * @return Same as accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT without a device
  *   for a model whose first parameter is a meta tensor.
  * @threads object, waits
  * @accelerate cpu_offload */
@@ -123,7 +123,7 @@ accel_cpu_offload(accel_module_t *module, const accel_device_t *ACCEL_NULLABLE d
  * @param offload_folder Weights that its index has are used; all others are written there.
  * @param device The CPU or an accelerator. NULL: the device of the first parameter.
  * @param options NULL: defaults; main_device and offload_folder have no effect.
- * @return As accel_cpu_offload(); IO.
+ * @return Same as accel_cpu_offload(); IO.
  * @threads object, waits
  * @accelerate disk_offload */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -165,7 +165,7 @@ accel_has_offloaded_params(const accel_module_t *module, int32_t *out);
  * @param device The goal. NULL: offloaded weights go to their main device, and others stay.
  * @param out The scope.
  * @return ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_ARGUMENT for meta. accel_scope_end() fails where
- * changes cannot be copied back; the weights are then those from before.
+ *   changes cannot be copied back; the weights are then those from before.
  * @threads object, waits
  * @accelerate align_module_device */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -178,7 +178,7 @@ accel_align_module_device_begin(accel_module_t *module, const accel_device_t *AC
  * @param inputs [n_batches] A list of inputs by place for each batch.
  * @param n_batches Their number.
  * @param out A list of outputs.
- * @return As accel_module_call(), of the first batch that failed.
+ * @return Same as accel_module_call(), of the first batch that failed.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_call_batches(accel_module_t *module, const accel_value_t *inputs, size_t n_batches,
@@ -216,7 +216,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_offload_hook_remove(accel
 
 /** Adds an owner.
  * @param hook A hook.
- * @return The same hook, with one owner more.
+ * @return This hook, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_offload_hook_t *accel_offload_hook_retain(accel_offload_hook_t *hook);
 
@@ -229,12 +229,12 @@ ACCEL_SINCE(0, 1) void accel_offload_hook_release(accel_offload_hook_t *ACCEL_NU
  * convolutions and attention of this library, and modules of the kinds Linear, Conv1d to Conv3d and ConvTranspose1d to
  * ConvTranspose3d. A module that is left out takes all below it along.
  * @param module A model.
- * @param storage_dtype Of parameters between forwards, such as float8_e4m3fn.
- * @param compute_dtype Of parameters in forwards.
+ * @param storage_dtype The dtype of parameters between forwards, such as float8_e4m3fn.
+ * @param compute_dtype The dtype of parameters in forwards.
  * @param skip_modules_pattern Regular expressions with commas between them: modules with a match in their path are
  *   left out. May be NULL.
  * @param skip_modules_classes Names of classes with commas between them that are left out. May be NULL.
- * @return ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a dtype that is not floating.
+ * @return ACCEL_OK; INVALID_ARGUMENT for an invalid regular expression, or a dtype that is not floating.
  * @threads object, waits
  * @accelerate attach_layerwise_casting_hooks */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -282,7 +282,7 @@ typedef struct accel_offloaded_weights_options {
 } accel_offloaded_weights_options_t;
 
 /** Opens offloaded weights without copying them.
- * @param folder With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name
+ * @param folder A folder with an index.json of accel_offload_state_dict() or of Accelerate, whose entries may also name
  *   tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
  * @param options NULL: defaults.
  * @param out A map name -> tensor: those of the state dict, which are the same, and those of files, which share the mapped
@@ -306,7 +306,7 @@ accel_read_ahead(accel_tensor_t *const *tensors, size_t n_tensors);
 /** The part of a state dict that belongs to some modules.
  * @param state_dict A map name -> tensor.
  * @param modules Paths with commas between them.
- * @param out What is one of them or below one; the tensors are the same.
+ * @param out The entries of these modules and of all below them; the tensors are shared.
  * @return ACCEL_OK.
  * @threads any
  * @accelerate utils.extract_submodules_state_dict */
@@ -358,7 +358,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_weight_stream_end_pass(ac
 
 /** Adds an owner.
  * @param stream A stream.
- * @return The same stream, with one owner more.
+ * @return This stream, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_weight_stream_t *accel_weight_stream_retain(accel_weight_stream_t *stream);
 

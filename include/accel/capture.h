@@ -9,8 +9,8 @@ typedef struct accel_capture_options {
   size_t struct_size;
   int64_t warmup_steps;    /* Ordinary steps before the first recording: they make the states of optimizers. In [1, inf). Default
                             * 3 */
-  int64_t max_captures;    /* The most recordings that are kept, one for each combination of shapes, dtypes and numbers of the
-                            * inputs; each keeps the memory of a step. In [1, inf). Default 1 */
+  int64_t max_captures;    /* The most recordings that are cached, one for each combination of shapes, dtypes and numbers of
+                            * the inputs; each keeps the memory of a step. In [1, inf). Default 1 */
   accel_flag_t run_others; /* 1: inputs that would need more recordings take an ordinary step; 0: they are an error.
                             * Default 0 */
   int32_t reserved;        /* 0 */
@@ -41,7 +41,7 @@ accel_step_capture(accel_state_t *state, accel_module_t *step, const accel_captu
                    accel_module_t *ACCEL_OWNED *out);
 
 /** Counts what a captured step has done.
- * @param step Of accel_step_capture().
+ * @param step A step of accel_step_capture().
  * @param out_steps Calls; may be NULL.
  * @param out_captures Recordings; may be NULL.
  * @param out_replays Steps that a recording did; may be NULL. The others were ordinary ones.

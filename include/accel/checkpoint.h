@@ -38,7 +38,7 @@ typedef struct accel_save_options {
 } accel_save_options_t;
 
 /** Writes a value to a file: complete under its name, or not at all. Tensors that are one and the same are written once:
- * the metadata of safetensors then says {other name: first name}, as the reference's save_model writes it. Every rank that
+ * the metadata of safetensors then says {other name: first name}, as Accelerate's save_model writes it. Every rank that
  * calls writes.
  * @param value A map name -> tensor; with safe_serialization=0 numbers, texts, tensors, and lists, tuples and maps of them.
  * @param metadata A map of strings, in safetensors only; NULL: none.
@@ -53,9 +53,9 @@ accel_save(const accel_value_t *value, const accel_value_t *ACCEL_NULLABLE metad
 
 /** accel_save() on the main process; the other ranks return at once, before the file is there.
  * @param state A state.
- * @param value,metadata,path As there; only looked at where it is written.
+ * @param value,metadata,path See there; only looked at where it is written.
  * @param options NULL: defaults.
- * @return As there.
+ * @return See there.
  * @threads object, waits
  * @accelerate save */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -66,7 +66,7 @@ accel_save_on_main_process(accel_state_t *state, const accel_value_t *value,
 /** The metadata of a safetensors file.
  * @param path The file.
  * @param out A map of strings; empty when it has none.
- * @return As accel_load().
+ * @return Same as accel_load().
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_load_metadata(const char *path, accel_value_t *ACCEL_OWNED out);
@@ -82,9 +82,9 @@ typedef struct accel_load_options {
  * read without executing anything: they may hold tensors, arrays, numbers, texts and containers of these.
  * @param path The file.
  * @param options NULL: defaults.
- * @param out What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names
- *   again. Tensors are mapped from the file where its layout allows; those that shared memory when they were saved share it
- *   again, on another device too.
+ * @param out The value that was written; for safetensors a map name -> tensor, with those that accel_save() left out under
+ *   their names again. Tensors are mapped from the file where its layout allows; those that shared memory when they were
+ *   saved share it again, on another device too.
  * @return ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not
  *   read, or says why a device of map_location is not there; INVALID_ARGUMENT for a map_location that is no device, or
  *   beyond those of this machine.
@@ -100,7 +100,7 @@ accel_load(const char *path, const accel_load_options_t *ACCEL_NULLABLE options,
  * @param device_map A map path of a module -> device: tensors come there; those on "disk", and those that it does not
  *   name, are on the CPU. NONE or NULL: all are.
  * @param out A map name -> tensor; what is on the CPU shares the mapped files.
- * @return As accel_load(); CORRUPT for an index whose tensors are not in their files, and for metadata that do not name a
+ * @return Same as accel_load(); CORRUPT for an index whose tensors are not in their files, and for metadata that do not name a
  *   framework; INVALID_ARGUMENT for weights of another one than torch; TYPE_MISMATCH for a file of something else;
  *   UNSUPPORTED for a device that is not there.
  * @threads any, waits
@@ -140,7 +140,7 @@ accel_save_model(accel_state_t *state, const accel_module_t *module, const char 
  * @param source The folder that the model comes from.
  * @param folder Made if missing. May be `source`, whose weights are then replaced.
  * @param options NULL: defaults.
- * @return As accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and for a model
+ * @return Same as accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and for a model
  *         whose layers have several kinds of int8 by rows, or such a kind beside others, or several compute dtypes.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -152,8 +152,8 @@ typedef struct accel_project_options {
   size_t struct_size;
   const char *project_dir;                  /* The folder of the project. Default: none */
   const char *logging_dir;                  /* The folder of the project's logs. Default: as project_dir */
-  int64_t total_limit;                      /* Most checkpoints of automatic naming that are kept; the oldest are removed
-                                             * when a new one is complete. In [1, inf). Default: all are kept */
+  int64_t total_limit;                      /* Most checkpoints of automatic naming that are retained; the oldest are
+                                             * removed when a new one is complete. In [1, inf). Default: all are retained */
   int64_t iteration;                        /* The number of the next checkpoint. In [0, inf). Default 0 */
   accel_flag_t automatic_checkpoint_naming; /* 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir.
                                              * Default 0 */
@@ -251,10 +251,10 @@ typedef struct accel_load_state_options {
  * have new random streams. Checkpoints of Hugging Face Accelerate are read, too, also where FSDP or DeepSpeed wrote them; what of
  * these cannot be restored, such as positions of loaders, is a warning in the log that names it. All ranks must call.
  * @param state A state.
- * @param folder What accel_save_state() wrote. NULL: the newest of automatic naming.
+ * @param folder A folder that accel_save_state() wrote. NULL: the newest of automatic naming.
  * @param options NULL: defaults.
  * @return ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile;
- *   SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for the reference's files of single ranks, for
+ *   SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for Accelerate's files of single ranks, for
  *   models that the program splits, and in an accumulation window of accel_backward_sum() with another number of ranks;
  *   INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own
  *   part: what was taken back before it stays.
@@ -266,8 +266,8 @@ accel_load_state(accel_state_t *state, const char *ACCEL_NULLABLE folder,
 
 /** Adds an object of the application to the training state. The main process writes it.
  * @param state A state.
- * @param name Of its file, `custom_<name>.bin`; unique. NULL: `custom_checkpoint_<number>.pkl`, as in the reference, with the
- *   numbers of those without names in the order of their registration.
+ * @param name The name in its file, `custom_<name>.bin`; unique. NULL: `custom_checkpoint_<number>.pkl`, as in Accelerate,
+ *   with the numbers of those without names in the order of their registration.
  * @param save,load The functions; user_data and destroy belong to both.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
  * @return ACCEL_OK, INVALID_ARGUMENT or ALREADY_EXISTS.
@@ -328,13 +328,13 @@ accel_register_load_state_pre_hook(accel_state_t *state, accel_checkpoint_hook_f
 
 /** Removes a hook of saves or loads.
  * @param state A state.
- * @param id What accel_register_save_state_pre_hook() or accel_register_load_state_pre_hook() gave.
+ * @param id The id from accel_register_save_state_pre_hook() or accel_register_load_state_pre_hook().
  * @return ACCEL_OK or NOT_FOUND.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_remove_checkpoint_hook(accel_state_t *state, int64_t id);
 
 /** Compares all files of a checkpoint with the sizes and hashes of its manifest.
- * @param folder What accel_save_state() wrote.
+ * @param folder A folder that accel_save_state() wrote.
  * @param out A map: "files" and "bytes" INT, and "problems", a list of texts that name a file each; empty when the
  *   checkpoint is whole.
  * @return ACCEL_OK, also with problems; NOT_FOUND for a folder without a manifest; CORRUPT when that is damaged itself.
@@ -343,16 +343,16 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_checkpoint_verify(const char *folder, accel_value_t *ACCEL_OWNED out);
 
 /** The checkpoints below a folder.
- * @param folder Of a project, its `checkpoints`, or any whose sub-folders are checkpoints.
+ * @param folder A project's folder, its `checkpoints`, or any folder whose sub-folders are checkpoints.
  * @param out A list of maps, by their numbers, then by name: "path", "iteration" INT or NONE, "files" and "bytes" INT,
- *   "world_size" INT or NONE, "complete" BOOL: whether it has a manifest, or the files of the reference.
+ *   "world_size" INT or NONE, "complete" BOOL: whether it has a manifest, or the files of Accelerate.
  * @return ACCEL_OK; NOT_FOUND for a folder that is not there.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_checkpoint_list(const char *folder, accel_value_t *ACCEL_OWNED out);
 
 /** Lists the content of a checkpoint.
- * @param folder What accel_save_state() or the reference wrote.
+ * @param folder A folder that accel_save_state() or Accelerate wrote.
  * @param out A map: "manifest", a map of what `accel_manifest.json` says of the whole, or NONE; "files", a list of maps with
  *   "name" and "bytes", and of safetensors and compressed tensors "tensors": a list of maps with "name", "dtype" and "shape".
  * @return ACCEL_OK; NOT_FOUND; CORRUPT.
@@ -424,7 +424,7 @@ accel_load_fsdp_model(accel_state_t *state, accel_module_t *module, const char *
  * @param optimizer A prepared optimizer, of parameters of prepared models.
  * @param folder Where the file or the folder goes; made if missing. All ranks must see it.
  * @param options NULL: defaults.
- * @return As accel_save_fsdp_model(); INVALID_STATE for a parameter of no prepared model, which has no name.
+ * @return Same as accel_save_fsdp_model(); INVALID_STATE for a parameter of no prepared model, which has no name.
  * @threads collective, waits
  * @accelerate utils.save_fsdp_optimizer */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -436,7 +436,7 @@ accel_save_fsdp_optimizer(accel_state_t *state, const accel_optimizer_t *optimiz
  * @param optimizer A prepared optimizer, of parameters of prepared models.
  * @param folder The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
  * @param options NULL: defaults.
- * @return As accel_load_fsdp_model(); INVALID_STATE for other parameters or groups than were saved.
+ * @return Same as accel_load_fsdp_model(); INVALID_STATE for other parameters or groups than were saved.
  * @threads collective, waits
  * @accelerate utils.load_fsdp_optimizer */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

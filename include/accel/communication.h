@@ -41,18 +41,18 @@ accel_gather(accel_state_t *state, const accel_value_t *value, accel_value_t *AC
  * @param state A state.
  * @param value A tensor or a tree of tensors.
  * @param out The joined tree.
- * @return As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.
+ * @return Same as accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_gather_uneven(accel_state_t *state, const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
 
 /** Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches. Where ranks have
  * batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the
- * batch are truncated to as many first rows as the batch has, as in the reference.
+ * batch are truncated to as many first rows as the batch has, as in Accelerate.
  * @param state A state.
  * @param value A tensor or a tree of tensors; other leaves are gathered as objects.
  * @param out Each sample exactly once.
- * @return As accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.
+ * @return Same as accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.
  * @threads collective, waits
  * @accelerate gather_for_metrics */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -64,7 +64,7 @@ accel_gather_for_metrics(accel_state_t *state, const accel_value_t *value, accel
  * @param state A state.
  * @param items This rank's list; tensors in it may have any sizes.
  * @param out The list of all ranks' items.
- * @return As accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as accel_gather_for_metrics().
+ * @return Same as accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as accel_gather_for_metrics().
  * @threads collective, waits
  * @accelerate gather_for_metrics */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -87,7 +87,7 @@ accel_gather_object(accel_state_t *state, const accel_value_t *object, accel_val
  * @param reduction ACCEL_REDUCE_*; the mean of integers is truncated.
  * @param scale A factor for the result; 1 for none. Integers are truncated.
  * @param out The reduced tree.
- * @return As accel_gather(); TYPE_MISMATCH for a reduction or a scale that the dtype does not have.
+ * @return Same as accel_gather(); TYPE_MISMATCH for a reduction or a scale that the dtype does not have.
  * @threads collective, waits
  * @accelerate reduce */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -98,7 +98,7 @@ accel_reduce(accel_state_t *state, const accel_value_t *value, accel_reduction_t
  * @param state A state.
  * @param value A tensor or a tree of tensors, changed in place.
  * @param from_process The source rank.
- * @return As accel_gather().
+ * @return Same as accel_gather().
  * @threads collective, waits
  * @accelerate utils.broadcast */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -132,10 +132,10 @@ accel_broadcast_object_list(accel_state_t *state, const accel_value_t *objects, 
  * @param state A state.
  * @param value A tensor or a tree of tensors, with equally many dimensions on all ranks.
  * @param dim The dimension; negative ones count from the end; tensors that lack it stay.
- * @param pad_index What is filled in.
+ * @param pad_index The value that is filled in.
  * @param pad_first 1: before the data instead of after it.
  * @param out The padded tree.
- * @return As accel_gather().
+ * @return Same as accel_gather().
  * @threads collective, waits
  * @accelerate pad_across_processes */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -148,7 +148,7 @@ accel_pad_across_processes(accel_state_t *state, const accel_value_t *value, int
  * @param state A state.
  * @param tensor Reduced in place.
  * @param reduction ACCEL_REDUCE_*.
- * @return As accel_gather().
+ * @return Same as accel_gather().
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_all_reduce(accel_state_t *state, accel_tensor_t *tensor, accel_reduction_t reduction);
@@ -157,7 +157,7 @@ accel_all_reduce(accel_state_t *state, accel_tensor_t *tensor, accel_reduction_t
  * @param state A state.
  * @param input One rank's part.
  * @param output num_processes times as many elements.
- * @return As accel_gather().
+ * @return Same as accel_gather().
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_all_gather(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output);
@@ -167,7 +167,7 @@ accel_all_gather(accel_state_t *state, const accel_tensor_t *input, accel_tensor
  * @param input num_processes times as many elements as output.
  * @param reduction ACCEL_REDUCE_*.
  * @param output This rank's part of the reduction.
- * @return As accel_gather().
+ * @return Same as accel_gather().
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_reduce_scatter(accel_state_t *state, const accel_tensor_t *input, accel_reduction_t reduction,
@@ -176,7 +176,7 @@ accel_reduce_scatter(accel_state_t *state, const accel_tensor_t *input, accel_re
 /** Part i of the input goes to rank i.
  * @param state A state.
  * @param input,output num_processes equal parts each.
- * @return As accel_gather().
+ * @return Same as accel_gather().
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_all_to_all(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *output);
@@ -186,7 +186,7 @@ accel_all_to_all(accel_state_t *state, const accel_tensor_t *input, accel_tensor
  * @param input NULL except on the source rank.
  * @param from_process The source rank.
  * @param output This rank's part.
- * @return As accel_gather().
+ * @return Same as accel_gather().
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_scatter(accel_state_t *state, const accel_tensor_t *ACCEL_NULLABLE input, int32_t from_process,
@@ -219,7 +219,7 @@ accel_recv(accel_state_t *state, accel_tensor_t *tensor, int32_t from_process, i
  * accel_work_result() returns what the blocking form writes to `out`, and NONE if it has no output. */
 /** Starts accel_gather().
  * @param state A state.
- * @param value As there.
+ * @param value See there.
  * @param out_work The call under way.
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
@@ -228,7 +228,7 @@ accel_gather_async(accel_state_t *state, const accel_value_t *value, accel_work_
 
 /** Starts accel_gather_uneven().
  * @param state A state.
- * @param value As there.
+ * @param value See there.
  * @param out_work The call under way.
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
@@ -237,7 +237,7 @@ accel_gather_uneven_async(accel_state_t *state, const accel_value_t *value, acce
 
 /** Starts accel_gather_for_metrics(), for the batch that the loader gave last.
  * @param state A state.
- * @param value As there.
+ * @param value See there.
  * @param out_work The call under way.
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
@@ -246,7 +246,7 @@ accel_gather_for_metrics_async(accel_state_t *state, const accel_value_t *value,
 
 /** Starts accel_gather_object_for_metrics(), for the batch that the loader gave last.
  * @param state A state.
- * @param items As there.
+ * @param items See there.
  * @param out_work The call under way.
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
@@ -256,7 +256,7 @@ accel_gather_object_for_metrics_async(accel_state_t *state, const accel_value_t 
 
 /** Starts accel_gather_object().
  * @param state A state.
- * @param object As there.
+ * @param object See there.
  * @param out_work The call under way.
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
@@ -265,9 +265,9 @@ accel_gather_object_async(accel_state_t *state, const accel_value_t *object, acc
 
 /** Starts accel_reduce().
  * @param state A state.
- * @param value As there.
- * @param reduction As there.
- * @param scale As there.
+ * @param value See there.
+ * @param reduction See there.
+ * @param scale See there.
  * @param out_work The call under way.
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
@@ -277,8 +277,8 @@ accel_reduce_async(accel_state_t *state, const accel_value_t *value, accel_reduc
 
 /** Starts accel_broadcast().
  * @param state A state.
- * @param value As there.
- * @param from_process As there.
+ * @param value See there.
+ * @param from_process See there.
  * @param out_work The call under way.
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
@@ -288,8 +288,8 @@ accel_broadcast_async(accel_state_t *state, const accel_value_t *value, int32_t 
 
 /** Starts accel_broadcast_object_list().
  * @param state A state.
- * @param objects As there.
- * @param from_process As there.
+ * @param objects See there.
+ * @param from_process See there.
  * @param out_work The call under way.
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
@@ -299,10 +299,10 @@ accel_broadcast_object_list_async(accel_state_t *state, const accel_value_t *obj
 
 /** Starts accel_pad_across_processes().
  * @param state A state.
- * @param value As there.
- * @param dim As there.
- * @param pad_index As there.
- * @param pad_first As there.
+ * @param value See there.
+ * @param dim See there.
+ * @param pad_index See there.
+ * @param pad_first See there.
  * @param out_work The call under way.
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
@@ -312,8 +312,8 @@ accel_pad_across_processes_async(accel_state_t *state, const accel_value_t *valu
 
 /** Starts accel_all_reduce().
  * @param state A state.
- * @param tensor As there.
- * @param reduction As there.
+ * @param tensor See there.
+ * @param reduction See there.
  * @param out_work The call under way.
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
@@ -323,8 +323,8 @@ accel_all_reduce_async(accel_state_t *state, accel_tensor_t *tensor, accel_reduc
 
 /** Starts accel_all_gather().
  * @param state A state.
- * @param input As there.
- * @param output As there.
+ * @param input See there.
+ * @param output See there.
  * @param out_work The call under way.
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
@@ -334,9 +334,9 @@ accel_all_gather_async(accel_state_t *state, const accel_tensor_t *input, accel_
 
 /** Starts accel_reduce_scatter().
  * @param state A state.
- * @param input As there.
- * @param reduction As there.
- * @param output As there.
+ * @param input See there.
+ * @param reduction See there.
+ * @param output See there.
  * @param out_work The call under way.
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
@@ -346,8 +346,8 @@ accel_reduce_scatter_async(accel_state_t *state, const accel_tensor_t *input, ac
 
 /** Starts accel_all_to_all().
  * @param state A state.
- * @param input As there.
- * @param output As there.
+ * @param input See there.
+ * @param output See there.
  * @param out_work The call under way.
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
@@ -357,9 +357,9 @@ accel_all_to_all_async(accel_state_t *state, const accel_tensor_t *input, accel_
 
 /** Starts accel_scatter().
  * @param state A state.
- * @param input As there.
- * @param from_process As there.
- * @param output As there.
+ * @param input See there.
+ * @param from_process See there.
+ * @param output See there.
  * @param out_work The call under way.
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
@@ -369,9 +369,9 @@ accel_scatter_async(accel_state_t *state, const accel_tensor_t *ACCEL_NULLABLE i
 
 /** Starts accel_send().
  * @param state A state.
- * @param tensor As there.
- * @param to_process As there.
- * @param tag As there.
+ * @param tensor See there.
+ * @param to_process See there.
+ * @param tag See there.
  * @param out_work The call under way.
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
@@ -381,9 +381,9 @@ accel_send_async(accel_state_t *state, const accel_tensor_t *tensor, int32_t to_
 
 /** Starts accel_recv().
  * @param state A state.
- * @param tensor As there.
- * @param from_process As there.
- * @param tag As there.
+ * @param tensor See there.
+ * @param from_process See there.
+ * @param tag See there.
  * @param out_work The call under way.
  * @return ACCEL_OK. The errors of the collective come from the work.
  * @threads collective */
@@ -440,7 +440,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_work_then(accel_work_t *w
 
 /** Adds an owner.
  * @param work A work.
- * @return The same work, with one owner more.
+ * @return This work, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_work_t *accel_work_retain(accel_work_t *work);
 
@@ -477,7 +477,7 @@ accel_group_create(accel_state_t *state, const int64_t *ranks, size_t n_ranks, a
  * @param color Ranks with the same color share a group.
  * @param key Orders the ranks of a group; of equal keys the lower rank comes first.
  * @param out The group of this rank.
- * @return As accel_gather().
+ * @return Same as accel_gather().
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_group_split(accel_state_t *state, int32_t color, int32_t key, accel_state_t *ACCEL_OWNED *out);

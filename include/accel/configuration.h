@@ -6,9 +6,9 @@
 
 /* Configurations of `accel launch`: what `accel config` writes and asks for. */
 
-/** Reads a configuration, of the reference as well: names of older versions are converted, what is not written has its default.
+/** Reads a configuration of libaccel or Accelerate: names of older versions are converted, what is not written has its default.
  * @param path YAML or JSON. NULL: the file of `accel config`, accelerate/default_config.yaml in HF_HOME.
- * @param out A map with all fields of the reference's class; sections are maps in it.
+ * @param out A map with all fields of Accelerate's class; sections are maps in it.
  * @return ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT that names the line, for a value, and all unknown names with the nearest
  *   ones that there are.
  * @threads any, waits
@@ -16,7 +16,7 @@
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_config_load(const char *ACCEL_NULLABLE path, accel_value_t *ACCEL_OWNED out);
 
-/** Writes a configuration that accel_config_load() can read, in the form of the reference: what is NONE and empty sections are
+/** Writes a configuration that accel_config_load() can read, in Accelerate's form: what is NONE and empty sections are
  * left out. The file is replaced as a whole or stays as it was, and keeps its permissions.
  * @param configuration A map with the names that accel_config_load() gives.
  * @param path JSON if it ends with ".json", else YAML. Folders that are missing are made.

@@ -53,7 +53,7 @@ accel_dataloader_create(accel_dataset_t *dataset, const accel_dataloader_options
 
 /** Adds an owner.
  * @param loader A loader.
- * @return The same loader, with one owner more.
+ * @return This loader, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_dataloader_t *accel_dataloader_retain(accel_dataloader_t *loader);
 
@@ -210,7 +210,7 @@ accel_dataloader_state_dict(const accel_dataloader_t *loader, accel_value_t *ACC
 /** The next batch is the one that followed when the state was taken. With another number of ranks, or another batch size,
  * it begins with the next item of all ranks' order.
  * @param loader A loader over the same data; threads and prefetch may differ.
- * @param state_dict As above.
+ * @param state_dict See above.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -248,8 +248,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_loop_begin(accel_state_t 
 /** Says what the batch in hand is. Batches that are alike need it once: it holds until the next call.
  * @param batches A loop.
  * @param rows [n_rows] Of each rank's batch; negative where a rank has none any more.
- * @param n_rows As many as there are ranks that share out the data: all, but for those along the pipeline, context and tensor
- *   axes of a mesh, which have the same rows.
+ * @param n_rows The number of ranks that share out the data: all ranks, except that ranks along the pipeline, context and
+ *   tensor axes of a mesh have the same rows.
  * @param remainder How many rows of all ranks' last batches are not repetitions, the first ones in the order of the ranks;
  *   zero: all of them; negative: not known yet.
  * @param end_of_dataloader 1: the batch is the last one of the loop, and `remainder` speaks of it.
@@ -262,7 +262,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_loop_set_batch(accel_loop
 
 /** Adds an owner.
  * @param batches A loop.
- * @return The same loop, with one owner more.
+ * @return This loop, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_loop_t *accel_loop_retain(accel_loop_t *batches);
 

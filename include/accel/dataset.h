@@ -8,8 +8,8 @@
  * 9. Data
  * ================================================================================================================== */
 
-/* A dataset has items by number, or is a stream: items one after another, whose number need not be known. A loader
- * reads both; what needs items by number refuses a stream with ACCEL_ERROR_UNSUPPORTED.
+/* A dataset is map-style, with random access to its items by index, or iterable: a stream of items whose number need not be
+ * known. A loader reads both; a function that needs a map-style dataset refuses a stream with ACCEL_ERROR_UNSUPPORTED.
  *
  * Where a dataset reads files, `path` is a file, or a folder: then all regular files below it, in the order of their
  * paths, that end with `suffix` (NULL: all). Large files are mapped, and must not be shortened meanwhile. Errors name
@@ -55,7 +55,7 @@ accel_dataset_ragged(accel_tensor_t *const *values, size_t n_values, accel_tenso
 
 /** A file of numbers as a tensor that shares the mapped file: .npy, or numbers without a header (.bin), as tokens are stored.
  * @param path The file. One that begins as .npy is one.
- * @param dtype Of the numbers; for .npy ACCEL_UNSET, or what it must be.
+ * @param dtype The dtype of the numbers; for .npy ACCEL_UNSET, or the dtype that the file must have.
  * @param out The tensor. Writing to it does not change the file.
  * @return ACCEL_OK, NOT_FOUND, TYPE_MISMATCH, UNSUPPORTED, or CORRUPT for a file that was cut short.
  * @threads any, waits */
@@ -93,12 +93,12 @@ typedef int32_t accel_packing_t;
 /* How documents are packed. One of end_of_document and document_offsets is given. */
 typedef struct accel_packing_options {
   size_t struct_size;
-  int64_t sequence_length;          /* In [1, inf). Required */
+  int64_t sequence_length;          /* The length of a sequence. In [1, inf). Required */
   int64_t end_of_document;          /* The token that ends each document, and belongs to it. In (-inf, inf). Default:
                                      * none */
   accel_tensor_t *document_offsets; /* Int64 [documents + 1]: where each begins, and the end of the last. Default:
                                      * none */
-  accel_packing_t packing;          /* Default CONCATENATE */
+  accel_packing_t packing;          /* How documents become sequences. Default CONCATENATE */
   int32_t reserved;                 /* 0 */
   int64_t pad_token;                /* Behind the last document of a sequence. In (-inf, inf). Default 0 */
 } accel_packing_options_t;
@@ -192,7 +192,7 @@ struct ArrowArrayStream; /* Arrow's C stream interface */
 
 /** A record batch of Arrow; an item is a map from columns to rows. Numbers, bool, text, and lists of numbers; numbers stay
  * where they are.
- * @param schema Of the batch; consumed in any case.
+ * @param schema The schema of the batch; consumed in any case.
  * @param array The batch; consumed in any case. It is released when nothing uses its memory any more.
  * @param null_value Stands for nulls, with "" for text and no entries for lists; ACCEL_UNSET_DOUBLE: a null is an error.
  * @param out The dataset.
@@ -204,9 +204,9 @@ accel_dataset_arrow(struct ArrowSchema *ACCEL_TAKES schema, struct ArrowArray *A
 
 /** All record batches of an Arrow stream, which Arrow creates from IPC files, Parquet files and tables.
  * @param stream Read to its end; consumed in any case.
- * @param null_value As in accel_dataset_arrow().
+ * @param null_value Same as accel_dataset_arrow().
  * @param out The dataset.
- * @return As accel_dataset_arrow(); IO when the stream fails.
+ * @return Same as accel_dataset_arrow(); IO when the stream fails.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataset_arrow_stream(struct ArrowArrayStream *ACCEL_TAKES stream, double null_value,
@@ -236,20 +236,20 @@ typedef accel_status_t (*accel_dataset_item_fn)(int64_t index, accel_value_t *AC
 typedef accel_status_t (*accel_dataset_items_fn)(const int64_t *indices, size_t n_indices,
                                                  accel_value_t *ACCEL_OWNED out_items, void *user_data);
 
-/** Hears that a loader begins an epoch, before it asks for the length and for items of it.
+/** Called when a loader begins an epoch, before it asks for the length and for items of it.
  * @param epoch From 0.
  * @param user_data Handed to the callback.
  * @return ACCEL_OK or an error, which is returned unchanged.
  * @threads any */
 typedef accel_status_t (*accel_dataset_epoch_fn)(int64_t epoch, void *user_data);
 
-/** The program's own items by number. They are made on the thread of the outer call; a loader with workers calls from
- * several threads at once.
+/** A map-style dataset whose items the program makes. They are made on the thread of the outer call; a loader with workers
+ * calls from several threads at once.
  * @param length Says how many there are.
  * @param item Makes one.
  * @param items Makes the items of a batch; NULL: one after another.
  * @param set_epoch For items that differ by epoch; NULL: they do not.
- * @param user_data,destroy Of all four.
+ * @param user_data,destroy The pointer of all four.
  * @param out The dataset.
  * @return ACCEL_OK.
  * @threads any */
@@ -269,7 +269,7 @@ accel_dataset_create(accel_dataset_length_fn length, accel_dataset_item_fn item,
 typedef int64_t (*accel_stream_begin_fn)(int64_t epoch, int64_t shard, int64_t num_readers, void *user_data);
 
 /** Makes the next item.
- * @param reader As accel_stream_begin_fn chose it.
+ * @param reader The reader that accel_stream_begin_fn chose.
  * @param out_item An owned value.
  * @param user_data Handed to the callback.
  * @return ACCEL_OK; ACCEL_ITER_END when there are no more; or an error, which is returned unchanged.
@@ -277,7 +277,7 @@ typedef int64_t (*accel_stream_begin_fn)(int64_t epoch, int64_t shard, int64_t n
 typedef accel_status_t (*accel_stream_next_fn)(int64_t reader, accel_value_t *ACCEL_OWNED out_item, void *user_data);
 
 /** Leaves out items, which resuming needs.
- * @param reader As accel_stream_begin_fn chose it.
+ * @param reader The reader that accel_stream_begin_fn chose.
  * @param count How many.
  * @param user_data Handed to the callback.
  * @return How many were left out, fewer than `count` only at the end; or a negative status.
@@ -285,7 +285,7 @@ typedef accel_status_t (*accel_stream_next_fn)(int64_t reader, accel_value_t *AC
 typedef int64_t (*accel_stream_skip_fn)(int64_t reader, int64_t count, void *user_data);
 
 /** Ends to read: the number may be used again.
- * @param reader As accel_stream_begin_fn chose it.
+ * @param reader The reader that accel_stream_begin_fn chose.
  * @param user_data Handed to the callback.
  * @threads any */
 typedef void (*accel_stream_end_fn)(int64_t reader, void *user_data);
@@ -295,7 +295,7 @@ typedef void (*accel_stream_end_fn)(int64_t reader, void *user_data);
  * @param next Makes items.
  * @param skip Leaves items out; NULL: they are made and dropped.
  * @param end Ends what begin began; NULL: nothing has to be done.
- * @param user_data,destroy Of all four.
+ * @param user_data,destroy The pointer of all four.
  * @param length Items of an epoch; ACCEL_UNSET_INT64: unknown.
  * @param num_shards Parts that can be read without the others, so that ranks need not read each other's; at least 1.
  * @param out The dataset.
@@ -308,7 +308,7 @@ accel_dataset_create_stream(accel_stream_begin_fn begin, accel_stream_next_fn ne
                             int64_t num_shards, accel_dataset_t *ACCEL_OWNED *out);
 
 /** The items of a dataset as a stream.
- * @param dataset Items by number.
+ * @param dataset A map-style dataset.
  * @param seed Another order in each epoch, as of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their
  *   numbers.
  * @param out The stream.
@@ -324,10 +324,10 @@ typedef int32_t accel_merge_end_t;
 
 /** Several datasets as one stream: where each item comes from is drawn by weight, from seed and epoch alone, so that the order
  * is the same in every run and on every rank.
- * @param sources [n_sources] Streams, or items by number in their order.
+ * @param sources [n_sources] Streams, or map-style datasets, which are read in the order of their items.
  * @param n_sources At least 1.
  * @param weights A list with a number above 0 for each; their sum may be anything. NULL: all the same.
- * @param seed Of the draws.
+ * @param seed The seed of the draws.
  * @param end ACCEL_MERGE_END_*.
  * @param out The stream.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -337,7 +337,7 @@ accel_dataset_merge(accel_dataset_t *const *sources, size_t n_sources, const acc
                     int64_t seed, accel_merge_end_t end, accel_dataset_t *ACCEL_OWNED *out);
 
 /** Datasets one behind the other.
- * @param datasets [n_datasets] Items by number.
+ * @param datasets [n_datasets] Map-style datasets.
  * @param n_datasets At least 1.
  * @param out All their items.
  * @return ACCEL_OK, INVALID_ARGUMENT, or UNSUPPORTED for a stream.
@@ -356,7 +356,7 @@ accel_dataset_subset(accel_dataset_t *dataset, int64_t begin, int64_t end, accel
 
 /** Adds an owner.
  * @param dataset A dataset.
- * @return The same dataset, with one owner more.
+ * @return This dataset, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_dataset_t *accel_dataset_retain(accel_dataset_t *dataset);
 

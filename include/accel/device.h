@@ -67,7 +67,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_empty_cache(const 
 /** The memory of an accelerator in bytes.
  * @param device The device.
  * @param out A map with "allocated" and "peak_allocated" (by tensors), "reserved" and "peak_reserved" (by the allocator,
- *   which keeps memory for later tensors), and "free" and "total" (of the device), which are NONE when it does not tell.
+ *   which keeps memory for later tensors), and "free" and "total" (of the device), which are NONE when the device does not
+ *   report them.
  * @return ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED for the CPU and other devices that do not
  *   count.
  * @threads any */
@@ -76,14 +77,15 @@ accel_device_memory(const accel_device_t *device, accel_value_t *ACCEL_OWNED out
 
 /** Counts the peaks of accel_device_memory() from what is in use now.
  * @param device The device.
- * @return As accel_device_memory().
+ * @return Same as accel_device_memory().
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_reset_peak_memory(const accel_device_t *device);
 
 /** Describes a device and its abilities.
  * @param device The device.
  * @param out A map: "name" ("cuda:0"), "type" ("cuda"), "index", "count" (of devices of the type), "total_memory" (bytes, NONE
- *   when it does not tell), "dtypes" (a list of the names of those that it computes with; all when it does not tell).
+ *   when it is not reported), "dtypes" (a list of the names of those that it computes with; all when they are not
+ *   reported).
  * @return ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

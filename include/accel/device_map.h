@@ -8,10 +8,10 @@
  * 12. Big models
  * ================================================================================================================== */
 
-/* A device map says where each part of a model is kept: a map from paths of modules, parameters or buffers to places. What is
+/* A device map says where each part of a model is stored: a map from paths of modules, parameters or buffers to places. All
  * below a path has its place, unless it has one of its own; "" is the whole model. A place is an integer, the number of an
  * accelerator, or a text: "cpu", "disk", or a device such as "xpu:1". A max_memory is a map from places to bytes, as
- * numbers or as texts such as "8GiB"; NONE is the free memory of each accelerator and of the host. What fits nowhere goes to the
+ * numbers or as texts such as "8GiB"; NONE is the free memory of each accelerator and of the host. The rest goes to the
  * disk. Sizes count parameters and buffers, each tensor once, truth values as bits. Models may be on the
  * device meta. */
 
@@ -58,7 +58,7 @@ accel_compute_module_sizes(const accel_module_t *module, const accel_device_map_
                            int32_t buffers_only, accel_value_t *ACCEL_OWNED out);
 
 /** The names in a map of sizes that have nothing below them.
- * @param sizes What accel_compute_module_sizes() gave.
+ * @param sizes The map of accel_compute_module_sizes().
  * @param out A list of names.
  * @return ACCEL_OK; TYPE_MISMATCH.
  * @threads any */
@@ -70,7 +70,7 @@ accel_get_module_leaves(const accel_value_t *sizes, accel_value_t *ACCEL_OWNED o
  * @param module A model.
  * @param options NULL: defaults. dtype, special_dtypes and no_split_module_classes have an effect.
  * @param out A map: "size", bytes; "names", the layers of that size.
- * @return As accel_compute_module_sizes().
+ * @return Same as accel_compute_module_sizes().
  * @threads any
  * @accelerate utils.get_max_layer_size */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -132,8 +132,8 @@ accel_check_tied_parameters_on_same_device(const accel_value_t *tied_params, con
 /** Reads a max_memory, or measures one.
  * @param max_memory A map, or NONE.
  * @param out A map place -> bytes, in the order in which places are filled: accelerators by number, other devices, "cpu", "disk".
- *   Accelerators that do not tell their free memory are left out, and so is the CPU beside "mps", which has its memory. Other
- *   accelerators that share the memory of the host are measured like those with memory of their own.
+ *   Accelerators that do not report their free memory are left out, and so is the CPU beside "mps", which has its memory.
+ *   Other accelerators that share the memory of the host are measured like those with memory of their own.
  * @return ACCEL_OK; INVALID_ARGUMENT for a device or size that is not known; TYPE_MISMATCH.
  * @threads any, waits
  * @accelerate utils.get_max_memory */
@@ -146,7 +146,7 @@ accel_get_max_memory(const accel_value_t *ACCEL_NULLABLE max_memory, accel_value
  * @param max_memory A map, or NONE, of which a single accelerator then gets 90 %.
  * @param options NULL: defaults. dtype, special_dtypes, no_split_module_classes and low_zero have an effect.
  * @param out A map place -> bytes.
- * @return As accel_get_max_memory(); NOT_FOUND for a dtype that is not known.
+ * @return Same as accel_get_max_memory(); NOT_FOUND for a dtype that is not known.
  * @threads any, waits
  * @accelerate utils.get_balanced_memory */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

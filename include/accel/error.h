@@ -87,7 +87,7 @@ typedef struct accel_op accel_op_t;                 /* an operator of LibTorch; 
 typedef struct accel_module accel_module_t;         /* a node of a model */
 typedef struct accel_optimizer accel_optimizer_t;   /* updates parameters from their gradients */
 typedef struct accel_scheduler accel_scheduler_t;   /* drives learning rates */
-typedef struct accel_dataset accel_dataset_t;       /* items by number, or one after another */
+typedef struct accel_dataset accel_dataset_t;       /* map-style or iterable */
 typedef struct accel_sampler accel_sampler_t;       /* an order of items for each epoch */
 typedef struct accel_dataloader accel_dataloader_t; /* makes batches of a dataset's items */
 typedef struct accel_loop accel_loop_t;             /* a loop over batches that the application reads itself */
@@ -97,7 +97,7 @@ typedef struct accel_generator accel_generator_t;   /* draws random numbers */
 typedef struct accel_mesh accel_mesh_t;             /* the ranks as a grid of named axes */
 
 /** Ends the life of a callback's user_data.
- * @param user_data What was handed over with the callback.
+ * @param user_data The pointer that was given with the callback.
  * @threads any */
 typedef void (*accel_destroy_fn)(void *user_data);
 
@@ -223,7 +223,7 @@ ACCEL_SINCE(0, 1) int32_t accel_is_available(const char *feature);
 
 /** Why a part is not there, or a type of devices cannot be used: "this LibTorch was built without XPU", "the plugin of npu
  * is not loaded: ...".
- * @param feature As for accel_is_available().
+ * @param feature Same as accel_is_available().
  * @param out One line; empty when it is available.
  * @return ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones.
  * @threads any */

@@ -4,7 +4,7 @@
 #error "include accel.h"
 #endif
 
-/* Which library of the reference a recipe stands for, whose defaults it has. @accelerate FP8BackendType */
+/* The fp8 library of Accelerate whose defaults a recipe has. @accelerate FP8BackendType */
 typedef int32_t accel_fp8_backend_t;
 #define ACCEL_FP8_BACKEND_AO 1 /* torchao: scaling CURRENT; the first and the last linear layer are left out */
 #define ACCEL_FP8_BACKEND_TE 2 /* Transformer Engine: scaling DELAYED */
@@ -33,9 +33,9 @@ typedef int32_t accel_fp8_amax_algorithm_t;
  * @accelerate TERecipeKwargs, AORecipeKwargs, MSAMPRecipeKwargs */
 typedef struct accel_fp8_options {
   size_t struct_size;
-  accel_fp8_backend_t backend;              /* Variable ACCELERATE_FP8_BACKEND. Default AO */
-  accel_fp8_scaling_t scaling;              /* Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling */
-  accel_fp8_format_t format;                /* Variable ACCELERATE_FP8_FORMAT. Default HYBRID */
+  accel_fp8_backend_t backend;              /* The library whose defaults the recipe has. Variable ACCELERATE_FP8_BACKEND. Default AO */
+  accel_fp8_scaling_t scaling;              /* How scales are chosen. Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling */
+  accel_fp8_format_t format;                /* The formats of forward and backward. Variable ACCELERATE_FP8_FORMAT. Default HYBRID */
   accel_fp8_amax_algorithm_t amax_algorithm; /* Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default MOST_RECENT */
   int64_t amax_history_length;              /* Steps, under DELAYED. In [1, 65536]. Variable ACCELERATE_FP8_AMAX_HISTORY_LEN.
                                              * Default 1024 */
@@ -55,8 +55,8 @@ typedef struct accel_fp8_options {
   accel_flag_t pad_inner_dim;               /* 1: features that are no multiple of 16 are filled up with zeros. Variable
                                              * ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO */
   const char *skip_names;                   /* Regular expression of the whole names of modules that are left out. Default: none */
-  accel_flag_t compress_activations;        /* 1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8
-                                             * bits, too; 0: as it is. Default 1 */
+  accel_flag_t compress_activations;        /* 1: what norms, GELU, SiLU, gates, dropout and attention save for the backward
+                                             * is saved in 8 bits, too; 0: as it is. Default 1 */
   int32_t reserved;                         /* 0 */
 } accel_fp8_options_t;
 
@@ -91,10 +91,10 @@ accel_set_fp8_filter(accel_state_t *state, accel_fp8_filter_fn filter, void *ACC
                      accel_destroy_fn ACCEL_NULLABLE destroy);
 
 /** Describes the 8-bit layers of a prepared model.
- * @param module What accel_prepare_model() gave.
+ * @param module A prepared model.
  * @param out A map: "scaling" and "format" STRING; "layers", a list with the names of the layers that compute in 8 bits; "skipped", a map
- * from the names of all other linear layers to the reason; "overflows" INT, the numbers that were cast since the preparation and
- * became the largest number because they were too large, or because of an infinity or a NaN. An empty map without fp8.
+ *   from the names of all other linear layers to the reason; "overflows" INT, the numbers that were cast since the preparation and
+ *   became the largest number because they were too large, or because of an infinity or a NaN. An empty map without fp8.
  * @return ACCEL_OK; INVALID_ARGUMENT for a module that is not prepared.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

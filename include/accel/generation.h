@@ -4,20 +4,20 @@
 #error "include accel.h"
 #endif
 
-/* How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are drawn, by
+/* How tokens are chosen, and when a sequence ends. The logits are first changed by the penalty, and where tokens are drawn, by
  * temperature, top_k, top_p and min_p, in this order. */
 typedef struct accel_generate_options {
   size_t struct_size;
   int64_t max_new_tokens;    /* The most tokens that a sequence gets. In [1, inf). Default 20 */
   accel_flag_t sample;       /* 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0 */
   int32_t reserved;          /* 0 */
-  double temperature;        /* Scores are divided by it. In (0, inf). Default 1 */
+  double temperature;        /* Logits are divided by it. In (0, inf). Default 1 */
   int64_t top_k;             /* Only so many most likely tokens; 0: all. In [0, inf). Default 0 */
   double top_p;              /* Only the most likely tokens that have this probability together (Holtzman et al., "The Curious Case of
                               * Neural Text Degeneration", 2020). In (0, 1]. Default 1 */
   double min_p;              /* Only tokens with this part of the probability of the most likely one (Nguyen et al., "Turning Up
                               * the Heat", 2024). In [0, 1]. Default 0 */
-  double repetition_penalty; /* Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL",
+  double repetition_penalty; /* Logits of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL",
                               * 2019). In (0, inf). Default 1 */
   int64_t seed;              /* The seed of the draws. In [0, inf). Default: the default generator of the device goes on */
   int64_t pad_token;         /* Stands behind the end of a sequence. In [0, inf). Default 0 */
@@ -48,8 +48,9 @@ typedef struct accel_generate_options {
  * @threads caller */
 typedef accel_status_t (*accel_generated_fn)(accel_tensor_t *tokens, accel_value_t *ACCEL_OWNED out_goes_on, void *user_data);
 
-/** Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens are kept
- * between the steps. An encoder-decoder reads the input once, and its decoder adds tokens to options.decoder_tokens.
+/** Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its keys and
+ * values of earlier tokens are cached between the steps. An encoder-decoder reads the input once, and its decoder adds
+ * tokens to options.decoder_tokens.
  * @param module A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives [logits,
  *   past_key_values]; in evaluation (accel_module_train()). An encoder-decoder has the inputs (input_ids or input_features,
  *   attention_mask, decoder_input_ids, decoder_attention_mask, past_key_values), and gets the first with an empty list as
@@ -60,7 +61,7 @@ typedef accel_status_t (*accel_generated_fn)(accel_tensor_t *tokens, accel_value
  * @param on_tokens NULL: none.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
  * @param out A map: "tokens" int64 [batch, length + new], of an encoder-decoder [batch, decoder_tokens + new], and "log_probabilities" float32 [batch, new], of each new token by the
- *   scores after the penalty.
+ *   logits after the penalty.
  * @return ACCEL_OK; INVALID_ARGUMENT that names the field; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED for a module without
  *   past_key_values; INVALID_STATE in training.
  * @threads object, waits */
@@ -73,8 +74,9 @@ accel_module_generate(accel_module_t *module, const accel_tensor_t *input_ids, c
 typedef struct accel_generation_batch_options {
   size_t struct_size;
   int64_t max_sequences;      /* The most sequences that get tokens in one step; others wait. In [1, 65536]. Default 16 */
-  int64_t max_cached_tokens;  /* The most tokens whose keys and values are kept, of all sequences together; 0: as many as the sequences
-                               * need. A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0 */
+  int64_t max_cached_tokens;  /* The most tokens whose keys and values are cached, of all sequences together; 0: as many as
+                               * the sequences need. A sequence waits until its prompt and its new tokens have room. In [0,
+                               * inf). Default 0 */
   int64_t max_prompt_tokens;  /* The most tokens of prompts that one step computes: long prompts are computed in several steps, so
                                * that the tokens of other sequences do not wait for them. In [1, inf). Default 512 */
   accel_flag_t reuse_prompts; /* 1: keys and values of sequences that have ended stay while there is room, and a prompt that begins
@@ -97,7 +99,7 @@ accel_generation_batch_create(accel_module_t *module, const accel_generation_bat
 
 /** Adds an owner.
  * @param batch A batch.
- * @return The same batch, with one owner more.
+ * @return This batch, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_generation_batch_t *accel_generation_batch_retain(accel_generation_batch_t *batch);
 
@@ -121,8 +123,8 @@ accel_generation_batch_add(accel_generation_batch_t *batch, const accel_tensor_t
 /** Computes the next token of each sequence: sequences that wait and have room begin, and all are computed in one call of the model.
  * @param batch A batch.
  * @param out A list with a map for each new token, in the order of each sequence: INT "id", of the sequence, INT "token", DOUBLE
- *   "log_probability" by the scores after the penalty, and STRING "end": "" while the sequence goes on, "stop" with a stop token or
- *   sequence, "length" with the last of max_new_tokens or the last position of the model. A sequence whose scores are not finite ends
+ *   "log_probability" by the logits after the penalty, and STRING "end": "" while the sequence goes on, "stop" with a stop token or
+ *   sequence, "length" with the last of max_new_tokens or the last position of the model. A sequence whose logits are not finite ends
  *   with "failed", no token and STRING "error". The list is empty while only prompts were computed, or nothing is left to do, which
  *   accel_generation_batch_info() tells.
  * @return ACCEL_OK; INVALID_STATE in training; OUT_OF_MEMORY or TORCH where the model fails, after which the sequences that it computed
@@ -133,12 +135,12 @@ accel_generation_batch_step(accel_generation_batch_t *batch, accel_value_t *ACCE
 
 /** Ends a sequence, which gets no further tokens: also while another thread runs a step, whose token of it may still come.
  * @param batch A batch.
- * @param id What accel_generation_batch_add() gave.
+ * @param id The id from accel_generation_batch_add().
  * @return ACCEL_OK; NOT_FOUND for a sequence that is not there, or has ended.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_generation_batch_cancel(accel_generation_batch_t *batch, int64_t id);
 
-/** Tells how much a batch has to do.
+/** The work that a batch has.
  * @param batch A batch.
  * @param out A map of INT: "running" and "waiting" sequences, "cached_tokens" whose keys and values have room, "reused_tokens" of prompts
  *   that were not computed, and "guessed_tokens" and "accepted_tokens" of the guesses, since the batch was made.

@@ -33,7 +33,7 @@ typedef struct accel_launch_options {
                                            * Default: no limit */
   const char *log_dir;                    /* A folder, which is made, for the output of each rank: rank_0.log and so on.
                                            * Default: rank 0 shares the output of this process, and of the others the
-                                           * last lines are kept for the message of a failure */
+                                           * last lines are saved for the message of a failure */
   const char *log_line_prefix_template;   /* The text before each line of the ranks' output, all of which is shown then.
                                            * ${rank}, ${local_rank} and ${role_name}, which is "default", are replaced.
                                            * Without log_dir. Default: nothing */
@@ -60,12 +60,12 @@ typedef accel_status_t (*accel_launch_fn)(int32_t local_process_index, void *use
  * ACCEL_START_FORK needs a process with one thread, besides idle ones of OpenMP, which are ended, that has made no state:
  * what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from
  * the calls of accel_launch() that came before this one.
- * @param options What is started.
+ * @param options The processes to start.
  * @param function Called in each process.
  * @param user_data,destroy Handed to the callback; destroy ends its life, in this process only.
- * @return ACCEL_OK: all ranks succeeded. Else the status of the first rank that failed, which accel_error_rank() tells: the one
- *   of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for
- *   threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.
+ * @return ACCEL_OK: all ranks succeeded. Else the status of the first rank that failed, which accel_error_rank() returns:
+ *   the one of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE
+ *   for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.
  * @threads any, waits
  * @accelerate notebook_launcher, debug_launcher */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

@@ -76,7 +76,7 @@ accel_logger_create(accel_state_t *state, const char *name, int32_t level, accel
 
 /** Adds an owner.
  * @param logger A logger.
- * @return The same logger, with one owner more.
+ * @return This logger, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_logger_t *accel_logger_retain(accel_logger_t *logger);
 
@@ -107,7 +107,7 @@ accel_logger_log(accel_logger_t *logger, int32_t level, const char *message, acc
  * @param logger A logger.
  * @param message The text.
  * @param ranks MAIN_PROCESS or ALL_PROCESSES.
- * @return As accel_logger_log(); INVALID_ARGUMENT for IN_ORDER, which ranks would leave out unequally.
+ * @return Same as accel_logger_log(); INVALID_ARGUMENT for IN_ORDER, which ranks would leave out unequally.
  * @threads any, waits
  * @accelerate logging.MultiProcessAdapter */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

@@ -12,7 +12,7 @@
  * @threads caller */
 typedef accel_status_t (*accel_batch_size_fn)(int64_t batch_size, void *user_data);
 
-/** Hears of each size that did not fit, and chooses the next one.
+/** Called for each size that did not fit; chooses the next one.
  * @param batch_size The size that did not fit; with several ranks the smallest of theirs.
  * @param next_batch_size The default of the next size: 0.9 of it.
  * @param reason The message of the failure; of another rank: "another rank ran out of memory".
@@ -41,7 +41,7 @@ accel_find_executable_batch_size(accel_state_t *state, accel_batch_size_fn funct
                                  accel_destroy_fn ACCEL_NULLABLE destroy, int64_t starting_batch_size,
                                  int64_t *ACCEL_NULLABLE out_batch_size);
 
-/** Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's
+/** Lets go of all prepared objects, of the memory that is cached for the next large CPU tensors, and of what the device's
  * allocator keeps. Micro-batches are counted from the start again. Objects registered for checkpoints stay.
  * @param state A state.
  * @return ACCEL_OK.
@@ -49,7 +49,7 @@ accel_find_executable_batch_size(accel_state_t *state, accel_batch_size_fn funct
  * @accelerate free_memory, clear, utils.release_memory */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_free_memory(accel_state_t *state);
 
-/** Returns memory that is kept for later tensors to the system and to other programs: memory of large CPU tensors, of
+/** Returns memory that is cached for later tensors to the system and to other programs: memory of large CPU tensors, of
  * large results of a gather or a reduce, and of the device. Memory in use stays.
  * @param state A state.
  * @return ACCEL_OK.

@@ -36,7 +36,7 @@ accel_mesh_create(accel_state_t *state, const char *axes, const int64_t *sizes, 
 
 /** Adds an owner.
  * @param mesh A mesh.
- * @return The same mesh, with one owner more.
+ * @return This mesh, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_mesh_t *accel_mesh_retain(accel_mesh_t *mesh);
 
@@ -45,8 +45,8 @@ ACCEL_SINCE(0, 1) accel_mesh_t *accel_mesh_retain(accel_mesh_t *mesh);
  * @threads any, waits */
 ACCEL_SINCE(0, 1) void accel_mesh_release(accel_mesh_t *ACCEL_NULLABLE mesh);
 
-/** The number of ranks along an axis, or along several. Of a state's mesh these are the sizes that its options have, and
- * for one that they left open what was found; accel_state_describe() says where each came from.
+/** The number of ranks along an axis, or along several. A state's mesh has the sizes of its options, and computed sizes
+ * where they are unset; accel_state_describe() says where each came from.
  * @param mesh A mesh.
  * @param axes A name, or several that are separated by commas: their product.
  * @param out The size.

@@ -75,7 +75,7 @@ typedef struct accel_package_options {
 
 /** A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and
  * torch._inductor.aoti_compile_and_package() make it. It needs no Python and no compiler. A package is a program: load only
- * what you trust. What it says of its LibTorch, processor and device is read before its code is loaded.
+ * what you trust. Its metadata (LibTorch, processor, device) is checked before its code is loaded.
  *
  * The module takes and returns what the model did: tensors, lists and maps. Inputs are checked before each call: by
  * what `accel compile` wrote into the package, or else by the code itself. Dimensions that were compiled as dynamic ones may
@@ -100,16 +100,17 @@ accel_module_from_package(const char *path, const accel_package_options_t *ACCEL
  * Decoders take token ids int64 [batch, length] and give logits [batch, length, vocabulary].
  * They also take "past_key_values", keys and values of earlier tokens, and then computes new ones only: an empty list at the
  * beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key,
- * value] for each layer, each [batch, key heads, length, head size]. What a call returned can be continued several times, and may have
- * memory behind it, so that tokens of a later call are not copied. They also take "attention_mask" [batch, earlier length +
- * length] (1: a token, 0: padding) and "position_ids" [batch, length]. With experts and `output_router_logits` the output is a list,
- * whose last is the loss of the routers, times `router_aux_loss_coef`.
- * Encoders, which are "bert", "distilbert" and "roberta", take "input_ids", "attention_mask" (1: a token, 0: padding; all are tokens by
- * default), "token_type_ids" and "position_ids", each [batch, length]. `architectures` of the configuration says what they give: a
- * "BertModel" [hidden states [batch, length, hidden size], pooled [batch, hidden size]], a "DistilBertModel" the hidden states; a
- * "BertForMaskedLM" scores of the vocabulary for each token; "BertForSequenceClassification" scores of classes for each sequence,
- * "BertForTokenClassification" for each token; and "BertForQuestionAnswering" [scores of the first token of the answer, of the last
- * one]. Names of parameters are those of transformers.
+ * value] for each layer, each [batch, key heads, length, head size]. The cache that a call returned can be continued
+ * several times, and may have memory behind it, so that tokens of a later call are not copied. They also take
+ * "attention_mask" [batch, earlier length + length] (1: a token, 0: padding) and "position_ids" [batch, length]. With
+ * experts and `output_router_logits` the output is a list, whose last is the loss of the routers, times
+ * `router_aux_loss_coef`. Encoders, which are "bert", "distilbert" and "roberta", take "input_ids", "attention_mask" (1:
+ * a token, 0: padding; all are tokens by default), "token_type_ids" and "position_ids", each [batch, length].
+ * `architectures` of the configuration says what they give: a "BertModel" [hidden states [batch, length, hidden size],
+ * pooled [batch, hidden size]], a "DistilBertModel" the hidden states; a "BertForMaskedLM" logits of the vocabulary for
+ * each token; "BertForSequenceClassification" logits of classes for each sequence, "BertForTokenClassification" for each
+ * token; and "BertForQuestionAnswering" [logits of the first token of the answer, of the last one]. Names of parameters
+ * are those of transformers.
  * @param config The path of a config.json, or the JSON text itself.
  * @param out The module.
  * @return ACCEL_OK; UNSUPPORTED for an architecture or setting that is not known; INVALID_ARGUMENT.
@@ -127,7 +128,7 @@ typedef int32_t accel_sentence_pooling_t;
 /* Embeddings of sentences (Reimers and Gurevych, "Sentence-BERT", 2019). */
 typedef struct accel_sentence_embedding_options {
   size_t struct_size;
-  accel_sentence_pooling_t pooling; /* Default MEAN */
+  accel_sentence_pooling_t pooling; /* How token embeddings become one. Default MEAN */
   accel_flag_t normalize;           /* 1: vectors have the length 1. Default 1 */
 } accel_sentence_embedding_options_t;
 
@@ -243,7 +244,7 @@ accel_module_activation(const char *name, accel_module_t *ACCEL_OWNED *out);
  * @param embed_dim,num_heads Sizes.
  * @param causal 1: a position sees only earlier ones.
  * @param bias 1 or 0.
- * @param dropout Of the attention weights.
+ * @param dropout The rate of the dropout of attention weights.
  * @param out The module.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads any, waits */
@@ -258,7 +259,7 @@ accel_module_attention(int64_t embed_dim, int64_t num_heads, int32_t causal, int
  * [..., hidden_size]. Ranks may have different experts (accel_expert_parallel_options_t).
  * @param hidden_size,intermediate_size Sizes.
  * @param num_experts The number of experts.
- * @param experts_per_token Of each token, in [1, num_experts].
+ * @param experts_per_token The number of experts that each token takes, in [1, num_experts].
  * @param balance_rate By how much the bias of an expert, which is added to its share where experts are chosen and nowhere else,
  *   moves after each step of a prepared optimizer, up if it had fewer tokens than the mean and down if it had more (DeepSeek-AI,
  *   "DeepSeek-V3", 2024), such as 0.001. It is the buffer expert_bias. 0: there is none.
@@ -270,7 +271,7 @@ accel_module_mixture_of_experts(int64_t hidden_size, int64_t intermediate_size, 
                                 double balance_rate, accel_module_t *ACCEL_OWNED *out);
 
 /** weight [out_channels, in_channels / groups, kernel, kernel].
- * @param in_channels,out_channels,kernel,stride,padding,groups As in torch.nn.Conv2d, the same in both directions.
+ * @param in_channels,out_channels,kernel,stride,padding,groups Same as in torch.nn.Conv2d, equal in both directions.
  * @param bias 1 or 0.
  * @param out The module.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -299,7 +300,7 @@ accel_module_sequential(accel_module_t *const *modules, size_t n_modules, accel_
 
 /** Adds an owner.
  * @param module A module.
- * @return The same module, with one owner more.
+ * @return This module, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_module_t *accel_module_retain(accel_module_t *module);
 
@@ -326,19 +327,19 @@ accel_module_add_parameter(accel_module_t *module, const char *name, accel_tenso
 
 /** Adds a buffer to a module.
  * @param module A module.
- * @param name As above.
+ * @param name See above.
  * @param tensor State that is not trained.
  * @param persistent 1: it is in the state dict.
- * @return As above.
+ * @return See above.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_add_buffer(accel_module_t *module, const char *name, accel_tensor_t *tensor, int32_t persistent);
 
 /** Puts a module below another.
  * @param module A module.
- * @param name As above.
+ * @param name See above.
  * @param child Must not contain the module.
- * @return As above.
+ * @return See above.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_add_child(accel_module_t *module, const char *name, accel_module_t *child);
@@ -346,25 +347,25 @@ accel_module_add_child(accel_module_t *module, const char *name, accel_module_t 
 /** Puts another tensor in the place of a parameter or buffer, which keeps its place in the state dict. Do this before the
  * module is prepared and before it is given to an optimizer: both keep the former tensor.
  * @param module A module.
- * @param name Of a parameter or buffer directly below it.
+ * @param name The name of a parameter or buffer directly below it.
  * @param tensor A leaf; a parameter is trained when its tensor requires a gradient.
  * @return ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_replace_tensor(accel_module_t *module, const char *name, accel_tensor_t *tensor);
 
-/** Puts another module in the place of a child, which keeps its place in the state dict. As above.
+/** Puts another module in the place of a child, which keeps its place in the state dict. See above.
  * @param module A module of accel_module_create() or accel_module_sequential().
- * @param name Of a child.
+ * @param name The name of a child.
  * @param child Must not contain the module.
  * @return ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a whole.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_replace_child(accel_module_t *module, const char *name, accel_module_t *child);
 
-/** Takes a parameter, buffer or child away from a module. As above.
+/** Takes a parameter, buffer or child away from a module. See above.
  * @param module A module of accel_module_create() or accel_module_sequential().
- * @param name Of what is directly below it.
+ * @param name The name of a parameter, buffer or child directly below it.
  * @return ACCEL_OK or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a whole.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_remove(accel_module_t *module, const char *name);
@@ -404,7 +405,7 @@ accel_module_add_hook(accel_module_t *module, int32_t when, accel_module_hook_fn
 
 /** Removes a hook. It may be removed while it runs.
  * @param module The module that it was added to.
- * @param id What accel_module_add_hook() gave.
+ * @param id The id from accel_module_add_hook().
  * @return ACCEL_OK; NOT_FOUND for one that is not there.
  * @threads object
  * @accelerate remove_hook_from_module */
@@ -420,18 +421,18 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_set_no_grad(accel_
 
 /* The activations that backward computes again. The numbers are pinned. */
 typedef int32_t accel_recompute_t;
-#define ACCEL_RECOMPUTE_NOTHING 0 /* all activations are kept */
+#define ACCEL_RECOMPUTE_NOTHING 0 /* all activations are saved */
 #define ACCEL_RECOMPUTE_ALL 1 /* the whole forward of a module */
-#define ACCEL_RECOMPUTE_KEEP_MATMULS 2 /* the same without matmuls, convolutions and attention on the CPU, whose results are kept */
+#define ACCEL_RECOMPUTE_KEEP_MATMULS 2 /* the same without matmuls, convolutions and attention on the CPU, whose results are saved */
 
 /* Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
  * @accelerate FullyShardedDataParallelPlugin.activation_checkpointing */
 typedef struct accel_activation_checkpointing_options {
   size_t struct_size;
-  accel_recompute_t recompute;              /* Default ALL */
+  accel_recompute_t recompute;              /* The activations that are computed again. Default ALL */
   accel_flag_t preserve_rng_state;          /* 1: the default generators of the CPU and of the device give the same numbers
                                              * again, for dropout. Default 1 */
-  accel_flag_t offload;                     /* 1: the inputs of a module on an accelerator are kept in the memory of the
+  accel_flag_t offload;                     /* 1: the inputs of a module on an accelerator are saved in the memory of the
                                              * host. Default 0 */
   accel_flag_t determinism_check;           /* 1: shapes, dtypes and devices are compared with the first
                                              * forward. Default 1 */
@@ -449,8 +450,8 @@ typedef struct accel_activation_checkpointing_options {
  * module, forwards in the host language too, and with accumulation, data parallelism and autocast. Put it on the blocks of a
  * model: of n equal blocks the activations of one are left, beside the inputs of all.
  * @param module A module, or a model that was prepared. Itself is checkpointed if neither class_names nor modules is set.
- * @param options NULL: defaults. With recompute NOTHING activations are kept again.
- * @return ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for a regular expression that is none;
+ * @param options NULL: defaults. With recompute NOTHING activations are saved again.
+ * @return ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for an invalid regular expression;
  *   UNSUPPORTED for a part of a TorchScript module.
  * @threads object
  * @accelerate fsdp2_apply_ac */
@@ -477,7 +478,7 @@ accel_module_call(accel_module_t *module, const accel_value_t *ACCEL_NULLABLE in
  * @param named_inputs A map from names to values, or NULL. Inputs before a named one that are not given are NONE, or the default
  *   of the script.
  * @param out The output.
- * @return As accel_module_call(); NOT_FOUND for an unknown name; INVALID_ARGUMENT for an input that was given twice.
+ * @return Same as accel_module_call(); NOT_FOUND for an unknown name; INVALID_ARGUMENT for an input that was given twice.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_call_kw(accel_module_t *module, const accel_value_t *ACCEL_NULLABLE inputs, size_t n_inputs,
@@ -534,7 +535,7 @@ accel_module_named_modules(const accel_module_t *module, accel_value_t *ACCEL_OW
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_children_bottom_up(const accel_module_t *module, accel_value_t *ACCEL_OWNED out);
 
-/** Parameters and persistent buffers in the reference's naming; tied ones under each of their names.
+/** Parameters and persistent buffers in Accelerate's naming; tied ones under each of their names.
  * @param module A module.
  * @param out A map name -> tensor that shares memory with the module.
  * @return ACCEL_OK.

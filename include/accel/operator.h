@@ -20,10 +20,10 @@ accel_op_find(const char *name, const char *overload, const accel_op_t *ACCEL_BO
 
 /** Finds the overload of an operator that some arguments are for, as a call in Python would: among those that take the
  * arguments the one that converts fewest of them, of tensors before of numbers. Remembered by the kinds of the arguments,
- * so that a further choice costs less than the call; a handle can be kept for arguments of the same kinds.
+ * so that a further choice costs less than the call; a handle can be reused for arguments of the same kinds.
  * @param name "aten::add"; without a namespace it is LibTorch's, else one of our own.
- * @param args [n_args] Arguments in the schema's order; args may be NULL when there are none. What stands behind the
- *   "*" of a schema has to be named.
+ * @param args [n_args] Arguments in the schema's order; args may be NULL when there are none. Arguments behind the "*" of a
+ *   schema have to be named.
  * @param n_args Their number.
  * @param names [n_kwargs] The names of further arguments.
  * @param kwargs [n_kwargs] Names and values, n_kwargs of each; may be NULL when there are none.
@@ -53,13 +53,13 @@ accel_op_call(const accel_op_t *op, const accel_value_t *ACCEL_NULLABLE args, si
               accel_value_t *ACCEL_OWNED results, size_t max_results, size_t *out_n_results);
 
 /** Calls an operator with arguments by name.
- * @param op,n_args,max_results,out_n_results As accel_op_call().
+ * @param op,n_args,max_results,out_n_results Same as accel_op_call().
  * @param args [n_args] The arguments.
  * @param names [n_kwargs] The names.
  * @param kwargs [n_kwargs] Names and values, n_kwargs of each; may be NULL when there are none.
  * @param n_kwargs Their number.
  * @param results [max_results] Room for the results.
- * @return As accel_op_call(); NOT_FOUND for a name that the schema lacks.
+ * @return Same as accel_op_call(); NOT_FOUND for a name that the schema lacks.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_op_call_kw(const accel_op_t *op, const accel_value_t *ACCEL_NULLABLE args, size_t n_args,
@@ -104,9 +104,9 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_enable_grad_begin(accel_s
  * @threads thread */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_inference_mode_begin(accel_scope_t *ACCEL_OWNED *out);
 
-/** Mean cross entropy of class scores, with gradients.
- * @param logits [..., classes]. Of a model with loss_parallel, and of accel_parallel_class_scores(), the classes of this rank; the loss
- *   is that over all, and the call is collective among the ranks that share them.
+/** Mean cross entropy of logits, with gradients.
+ * @param logits [..., classes]. For a model with loss_parallel, and for accel_parallel_class_scores(), the classes of this
+ *   rank; the loss is over all classes, and the call is collective among the ranks that share them.
  * @param labels int64 [...], -100 is left out.
  * @param out A scalar.
  * @return ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH; INVALID_ARGUMENT for a label that is no class of split ones.
@@ -115,8 +115,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_cross_entropy(const accel_tensor_t *logits, const accel_tensor_t *labels, accel_tensor_t *ACCEL_OWNED *out);
 
 /** Mean of the squared differences, with gradients.
- * @param input What a model predicts.
- * @param target Of the same shape.
+ * @param input The prediction of a model.
+ * @param target The target, of the same shape.
  * @param out A scalar.
  * @return ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
  * @threads any, waits */
@@ -124,8 +124,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_mse_loss(const accel_tensor_t *input, const accel_tensor_t *target, accel_tensor_t *ACCEL_OWNED *out);
 
 /** Mean of the absolute differences, with gradients.
- * @param input What a model predicts.
- * @param target Of the same shape.
+ * @param input The prediction of a model.
+ * @param target The target, of the same shape.
  * @param out A scalar.
  * @return ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
  * @threads any, waits */
@@ -134,8 +134,8 @@ accel_l1_loss(const accel_tensor_t *input, const accel_tensor_t *target, accel_t
 
 /** Mean Huber loss, with gradients: squared differences where they are small, absolute ones where they are large, so
  * that outliers do not rule.
- * @param input What a model predicts.
- * @param target Of the same shape.
+ * @param input The prediction of a model.
+ * @param target The target, of the same shape.
  * @param delta Where the one becomes the other. In (0, inf).
  * @param out A scalar.
  * @return ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH or INVALID_ARGUMENT.
@@ -144,9 +144,9 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_huber_loss(const accel_tensor_t *input, const accel_tensor_t *target, double delta,
                  accel_tensor_t *ACCEL_OWNED *out);
 
-/** Mean binary cross entropy of scores, with gradients: of independent yes-or-no questions. The sigmoid is inside, which is
- * exact for large scores.
- * @param logits The scores.
+/** Mean binary cross entropy of logits, with gradients: of independent yes-or-no questions. The sigmoid is inside, which is
+ * exact for large logits.
+ * @param logits The logits.
  * @param target Probabilities in [0, 1] of the same shape and dtype.
  * @param out A scalar.
  * @return ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.

@@ -15,80 +15,80 @@ accel_optimizer_adamw(const accel_module_t *ACCEL_NULLABLE module, const accel_a
                       accel_optimizer_t *ACCEL_OWNED *out);
 
 /** Adam; everything else as accel_optimizer_adamw().
- * @param module,options,out As there.
- * @return As there.
+ * @param module,options,out See there.
+ * @return See there.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_adam(const accel_module_t *ACCEL_NULLABLE module, const accel_adam_options_t *ACCEL_NULLABLE options,
                      accel_optimizer_t *ACCEL_OWNED *out);
 
 /** Stochastic gradient descent; everything else as accel_optimizer_adamw().
- * @param module,options,out As there.
- * @return As there.
+ * @param module,options,out See there.
+ * @return See there.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_sgd(const accel_module_t *ACCEL_NULLABLE module, const accel_sgd_options_t *ACCEL_NULLABLE options,
                     accel_optimizer_t *ACCEL_OWNED *out);
 
 /** Adagrad. Everything else as accel_optimizer_adamw().
- * @param module,options,out As there.
- * @return As there.
+ * @param module,options,out See there.
+ * @return See there.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_adagrad(const accel_module_t *ACCEL_NULLABLE module,
                         const accel_adagrad_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
 
 /** RMSprop. Everything else as accel_optimizer_adamw().
- * @param module,options,out As there.
- * @return As there.
+ * @param module,options,out See there.
+ * @return See there.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_rmsprop(const accel_module_t *ACCEL_NULLABLE module,
                         const accel_rmsprop_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
 
 /** Adamax. Everything else as accel_optimizer_adamw().
- * @param module,options,out As there.
- * @return As there.
+ * @param module,options,out See there.
+ * @return See there.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_adamax(const accel_module_t *ACCEL_NULLABLE module,
                        const accel_adamax_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
 
 /** NAdam. Everything else as accel_optimizer_adamw().
- * @param module,options,out As there.
- * @return As there.
+ * @param module,options,out See there.
+ * @return See there.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_nadam(const accel_module_t *ACCEL_NULLABLE module,
                       const accel_nadam_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
 
 /** RAdam. Everything else as accel_optimizer_adamw().
- * @param module,options,out As there.
- * @return As there.
+ * @param module,options,out See there.
+ * @return See there.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_radam(const accel_module_t *ACCEL_NULLABLE module,
                       const accel_radam_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
 
 /** Lion. Everything else as accel_optimizer_adamw().
- * @param module,options,out As there.
- * @return As there.
+ * @param module,options,out See there.
+ * @return See there.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_lion(const accel_module_t *ACCEL_NULLABLE module,
                      const accel_lion_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
 
 /** LAMB. Everything else as accel_optimizer_adamw().
- * @param module,options,out As there.
- * @return As there.
+ * @param module,options,out See there.
+ * @return See there.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_lamb(const accel_module_t *ACCEL_NULLABLE module,
                      const accel_lamb_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
 
 /** Adafactor. Everything else as accel_optimizer_adamw().
- * @param module,options,out As there.
- * @return As there.
+ * @param module,options,out See there.
+ * @return See there.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_adafactor(const accel_module_t *ACCEL_NULLABLE module,
@@ -96,8 +96,8 @@ accel_optimizer_adafactor(const accel_module_t *ACCEL_NULLABLE module,
 
 /** Muon. Only for matrices: biases, norms and embeddings belong to an AdamW beside it. Everything else as
  * accel_optimizer_adamw().
- * @param module,options,out As there.
- * @return As there; INVALID_ARGUMENT names a parameter that has not two dimensions.
+ * @param module,options,out See there.
+ * @return See there; INVALID_ARGUMENT names a parameter that has not two dimensions.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_muon(const accel_module_t *ACCEL_NULLABLE module,
@@ -106,8 +106,8 @@ accel_optimizer_muon(const accel_module_t *ACCEL_NULLABLE module,
 /** AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters of fewer
  * than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can load it,
  * and the reverse. amsgrad and float64 are refused. Everything else as accel_optimizer_adamw().
- * @param module,options,out As there.
- * @return As there.
+ * @param module,options,out See there.
+ * @return See there.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_adamw_8bit(const accel_module_t *ACCEL_NULLABLE module,
@@ -115,24 +115,24 @@ accel_optimizer_adamw_8bit(const accel_module_t *ACCEL_NULLABLE module,
 
 /** LOMO. accel_lomo_backward() updates; accel_optimizer_step() and accel_optimizer_zero_grad() have nothing left to do.
  * Everything else as accel_optimizer_adamw().
- * @param module,options,out As there.
- * @return As there.
+ * @param module,options,out See there.
+ * @return See there.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_lomo(const accel_module_t *ACCEL_NULLABLE module,
                      const accel_lomo_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
 
 /** AdaLomo, by accel_lomo_backward() as LOMO. Everything else as accel_optimizer_adamw().
- * @param module,options,out As there.
- * @return As there.
+ * @param module,options,out See there.
+ * @return See there.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_adalomo(const accel_module_t *ACCEL_NULLABLE module,
                         const accel_adalomo_options_t *ACCEL_NULLABLE options, accel_optimizer_t *ACCEL_OWNED *out);
 
 /** Schedule-free SGD. Everything else as accel_optimizer_adamw().
- * @param module,options,out As there.
- * @return As there.
+ * @param module,options,out See there.
+ * @return See there.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_schedule_free_sgd(const accel_module_t *ACCEL_NULLABLE module,
@@ -140,8 +140,8 @@ accel_optimizer_schedule_free_sgd(const accel_module_t *ACCEL_NULLABLE module,
                                   accel_optimizer_t *ACCEL_OWNED *out);
 
 /** Schedule-free AdamW. Everything else as accel_optimizer_adamw().
- * @param module,options,out As there.
- * @return As there.
+ * @param module,options,out See there.
+ * @return See there.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_schedule_free_adamw(const accel_module_t *ACCEL_NULLABLE module,
@@ -154,7 +154,7 @@ accel_optimizer_schedule_free_adamw(const accel_module_t *ACCEL_NULLABLE module,
  * @param states A map from each state's name to a tensor like the parameter, of zeros before its first update. Borrowed
  *   for the call.
  * @param step Updates of this parameter, this one included.
- * @param lr,weight_decay Of its group.
+ * @param lr,weight_decay The learning rate of its group.
  * @param user_data Handed to the callback.
  * @return ACCEL_OK; an error ends the step: parameters before this one are updated, those behind it are not.
  * @threads caller */
@@ -167,7 +167,7 @@ typedef accel_status_t (*accel_update_fn)(accel_tensor_t *parameter, accel_tenso
  * @param module Its trainable parameters become the first group; NULL: groups are added later.
  * @param state_names [n_states] The keys of the states in the state dict; "step" is there anyway.
  * @param n_states How many tensors the update keeps of each parameter.
- * @param lr,weight_decay Of groups that have none of their own.
+ * @param lr,weight_decay The learning rate of groups that have none of their own.
  * @param update Called for each parameter with a gradient.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
  * @param out The optimizer.
@@ -186,14 +186,14 @@ accel_optimizer_create(const accel_module_t *ACCEL_NULLABLE module, const char *
 typedef accel_status_t (*accel_optimizer_step_fn)(void *user_data);
 
 /** Clears the gradients of an optimizer of the application.
- * @param set_to_none As in accel_optimizer_zero_grad().
+ * @param set_to_none Same as accel_optimizer_zero_grad().
  * @param user_data Handed to the callback.
  * @return ACCEL_OK or an error.
  * @threads caller */
 typedef accel_status_t (*accel_optimizer_zero_grad_fn)(int32_t set_to_none, void *user_data);
 
 /** An optimizer that the application implements as a whole. Prepared, it steps when gradients are complete and have not
- * overflowed, and is saved with the training state, as the others are. Its parameters are told by
+ * overflowed, and is saved with the training state, as the others are. Its parameters are given by
  * accel_optimizer_add_group(); learning rates that schedulers of the library set are read by accel_optimizer_lr().
  * @param save,load Its state.
  * @param step Updates the parameters; called without recording of gradients.
@@ -210,7 +210,7 @@ accel_optimizer_from_callbacks(accel_save_state_fn save, accel_load_state_fn loa
 
 /** Adds an owner.
  * @param optimizer An optimizer.
- * @return The same optimizer, with one owner more.
+ * @return This optimizer, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_optimizer_t *accel_optimizer_retain(accel_optimizer_t *optimizer);
 
@@ -252,7 +252,7 @@ typedef accel_status_t (*accel_closure_fn)(accel_tensor_t *ACCEL_OWNED *out_loss
  * @param optimizer An optimizer.
  * @param closure The callback.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
- * @param out_loss What the closure gave; NULL when it was not called.
+ * @param out_loss The loss that the closure returned; NULL when it was not called.
  * @return ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED under a loss scale: the closure's gradients
  *   would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that returns no loss; TORCH.
  * @threads object, waits
@@ -283,7 +283,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_optimizer_zero_grad(accel
 
 /** Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is not an update.
  * @param optimizer An optimizer.
- * @return 1 when the latest update was skipped. Waits for a device that has yet to tell.
+ * @return 1 when the latest update was skipped. Waits for the device where the result is not known yet.
  * @threads any
  * @accelerate optimizer_step_was_skipped */
 ACCEL_SINCE(0, 1) int32_t accel_optimizer_step_was_skipped(const accel_optimizer_t *optimizer);
@@ -338,7 +338,7 @@ accel_optimizer_setting(const accel_optimizer_t *optimizer, size_t group, const 
 /** Changes a setting of a group, for all further steps.
  * @param optimizer An optimizer.
  * @param group From 0.
- * @param name As above; "lr" and "weight_decay" too.
+ * @param name See above; "lr" and "weight_decay" too.
  * @param value Within the bounds of the option.
  * @return ACCEL_OK, NOT_FOUND or INVALID_ARGUMENT.
  * @threads object */
@@ -373,7 +373,7 @@ accel_optimizer_state_dict(const accel_optimizer_t *optimizer, accel_value_t *AC
 
 /** Takes back the state of an optimizer.
  * @param optimizer An optimizer.
- * @param state_dict As accel_optimizer_state_dict() returns it; copied.
+ * @param state_dict A state dict in the form of accel_optimizer_state_dict(); copied.
  * @return ACCEL_OK, SHAPE_MISMATCH or INVALID_ARGUMENT; nothing changes then.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

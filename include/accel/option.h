@@ -38,7 +38,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_options_check(const char 
 /** Unsets every field of an options struct, as ACCEL_X_OPTIONS_INIT does in C, for languages that look the library's functions up.
  * @param type The name of the struct, ACCEL_OPTIONS_*.
  * @param options Memory for the struct.
- * @param size Of that memory in bytes. Less than the library's struct is an older version's struct; of more only that is written.
+ * @param size The size of that memory in bytes. Less than the library's struct is an older version's struct; of more only
+ *   that is written.
  * @return ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT for a size without a field.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_options_init(const char *type, void *options, size_t size);

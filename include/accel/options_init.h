@@ -4,7 +4,7 @@
 #error "include accel.h"
 #endif
 
-/* Of each options struct: its name for the functions of this section, and a value in which every field is unset. */
+/* Each options struct has its name for the functions of this section, and a value in which every field is unset. */
 
 #define ACCEL_OPTIONS_STATE "accel_state_options_t"
 #define ACCEL_STATE_OPTIONS_INIT \

@@ -46,9 +46,9 @@ typedef struct accel_tensor_parallel_options {
                                  * time and memory, and as many bytes are sent. The length must be divisible by the number
                                  * of ranks. Variable PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL. Default 0 */
   accel_flag_t loss_parallel;   /* 1: while gradients are recorded, the last layer with the style colwise_gather_output returns
-                                 * the class scores of this rank, [..., classes of the rank], and accel_cross_entropy() and
+                                 * the logits of this rank, [..., classes of the rank], and accel_cross_entropy() and
                                  * aten::cross_entropy_loss of them are the loss over all classes, with targets among all
-                                 * (docs/parallelism.md). Without gradients the scores are gathered. Variable
+                                 * (docs/parallelism.md). Without gradients the logits are gathered. Variable
                                  * PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0 */
   accel_flag_t regather_inputs;  /* 1: under sequence_parallel the backward gathers the input of a layer with split outputs
                                   * again, so that between forward and backward a rank keeps its positions alone; 0: it
@@ -65,8 +65,8 @@ typedef struct accel_tensor_parallel_options {
 /** Splits the layers of a model over the ranks along the axis "tensor" of the mesh, in place, ahead of accel_prepare_model(),
  * which then takes them as they are. For models that no process has the memory of: one without memory
  * (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model() reads of each weight only what this rank
- * stores. Of other models a rank has one whole parameter after the other. What has no memory yet when the model is prepared
- * gets its layer's initial values, those of a model that is not split.
+ * stores. For other models a rank has one whole parameter after the other. A parameter without memory when the model is
+ * prepared gets its layer's initial values, those of a model that is not split.
  * @param state A state.
  * @param module A model that is not prepared, and has no device map.
  * @param options NULL: defaults. verify_gradients is that of accel_prepare_model().
@@ -99,9 +99,9 @@ typedef int32_t accel_load_balance_t;
 typedef struct accel_context_parallel_options {
   size_t struct_size;
   accel_context_method_t method;     /* ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says
-                                      * otherwise; the reference's words are "allgather" and "alltoall", which is RING. Variable
+                                      * otherwise; Accelerate's words are "allgather" and "alltoall", which is RING. Variable
                                       * PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER */
-  accel_load_balance_t load_balance; /* Default AUTO */
+  accel_load_balance_t load_balance; /* How positions are shared out among the ranks. Default AUTO */
   int64_t sequence_length;           /* The positions of each sequence; 0: any number. In [0, inf). Default 0 */
   accel_flag_t variable_length;      /* 0: sequences of another length than sequence_length are an error. Default 1 */
   accel_flag_t inputs_are_split;     /* 1: what the model is called with are this rank's positions, as a loader with sequence_keys
@@ -160,7 +160,7 @@ accel_context_parallel_gather(accel_state_t *state, const accel_tensor_t *part, 
 
 /** The positions that this rank of the axis context has.
  * @param state A state.
- * @param length That of the whole sequence.
+ * @param length The length of the whole sequence.
  * @param out int64 [length / ranks], on the CPU, in the order in which buffers show them.
  * @return ACCEL_OK; INVALID_ARGUMENT for a length that cannot be split.
  * @threads object */
@@ -235,22 +235,22 @@ accel_parallel_reduce_scatter(accel_state_t *state, const accel_tensor_t *input,
  * @param split,join Different dimensions; negative: from the last one.
  * @param whole The size of `join` in the result; -1: the number of ranks times that of the part.
  * @param out Part of `split`, the whole of `join`.
- * @return As accel_parallel_gather().
+ * @return Same as accel_parallel_gather().
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_parallel_all_to_all(accel_state_t *state, const accel_tensor_t *input, int64_t split, int64_t join, int64_t whole,
                           accel_tensor_t *ACCEL_OWNED *out);
 
-/** Class scores of which this rank has some classes, such as those of a language model's head over a part of its vocabulary:
+/** Logits of which this rank has some classes, such as those of a language model's head over a part of its vocabulary:
  * accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its rows are the loss over all
  * classes, with targets and class weights of all. Each such loss is one exchange of 3 numbers a row, or 4 with label smoothing; its
- * backward has none. The gradient of what the scores were computed from is a term of a sum: accel_parallel_copy() before the head
- * sums it. Softmax, argmax, topk and logsumexp of such scores are UNSUPPORTED. Scores without a graph, as in an evaluation, are
+ * backward has none. The gradient of what the logits were computed from is a term of a sum: accel_parallel_copy() before the head
+ * sums it. Softmax, argmax, topk and logsumexp of such logits are UNSUPPORTED. Logits without a graph, as in an evaluation, are
  * gathered, and so whole.
  * @param state A state, or the group of an axis.
  * @param scores A floating tensor [..., classes of this rank].
  * @param classes The number of all classes, of which rank r has the share r.
- * @param out The same scores, or those of all classes if they require no gradient.
+ * @param out These logits, or the logits of all classes if they require no gradient.
  * @return ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share;
  *   COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
  * @threads collective, waits */
@@ -259,7 +259,7 @@ accel_parallel_class_scores(accel_state_t *state, const accel_tensor_t *scores, 
 
 /** Passes a batch through the stages of a model, which are on the ranks of the state in their order: each rank computes its
  * stage of one chunk of rows, and sends what the stage returns to the next rank, while the former one computes the next chunk.
- * No gradients are recorded. What passes are trees of tensors, numbers and texts, of any sizes.
+ * No gradients are recorded. Stages pass trees of tensors, numbers and texts, of any sizes.
  *
  * With several rounds the first stage gets for a chunk, in each round but the first, what the last stage returned for it in the
  * round before: a model that generates passes on the tokens, and with as many chunks as ranks all stages compute at once. A

@@ -87,7 +87,7 @@ typedef struct accel_parameters_step_options {
  * averaged over the ranks, clipped, and the optimizer updates the weights, which then are in the registered memory; in the others
  * they are added up. Counts the micro-batch: it takes the place of accel_accumulate_begin(), accel_parameters_grad_ready(),
  * accel_parameters_synchronize(), accel_clip_grad_norm(), accel_optimizer_step() and accel_optimizer_zero_grad().
- * @param parameters What accel_parameters_register() or accel_parameters_create() returned.
+ * @param parameters Parameters of accel_parameters_register() or accel_parameters_create().
  * @param optimizer A prepared optimizer of their module.
  * @param gradients A map of the names of trainable parameters to tensors of their shapes, on any device, in any
  *   floating dtype and with any strides. Only read, and not after the call. Gradients in the memory of
@@ -120,7 +120,7 @@ accel_parameters_create(accel_state_t *state, accel_module_t *module,
  * accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape.
  * For a sharded parameter it is the memory for the whole gradient, and of this micro-batch only.
  * @param parameters The parameters.
- * @param index Of the parameter.
+ * @param index The index of the parameter.
  * @param out Shares the memory. After accel_parameters_synchronize() it has the mean, until the application writes again.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads any */
@@ -132,7 +132,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_parameters_gradient(const
  * bucket starts its exchange in the background. Gradients may be reported by several threads, while none of the rank
  * calls another collective.
  * @param parameters The parameters.
- * @param index Of the parameter.
+ * @param index The index of the parameter.
  * @param gradient Copied in the first micro-batch of a window, added in the others. NULL: the application has written, or in
  *   later micro-batches added, it in the memory of accel_parameters_gradient().
  * @return ACCEL_OK; INVALID_STATE for the second time in a micro-batch; SHAPE_MISMATCH.
@@ -170,7 +170,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_parameters_unshard(accel_
 
 /** Releases the whole parameters of one module of a sharded model: they show the rows of this rank again.
  * @param parameters The parameters.
- * @param module As there.
+ * @param module See there.
  * @return ACCEL_OK; NOT_FOUND that lists the modules.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_parameters_reshard(accel_parameters_t *parameters,
@@ -178,7 +178,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_parameters_reshard(accel_
 
 /** Adds an owner.
  * @param parameters The parameters.
- * @return The same parameters, with one owner more.
+ * @return This parameters, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_parameters_t *accel_parameters_retain(accel_parameters_t *parameters);
 

@@ -15,7 +15,7 @@
 typedef struct accel_pipeline_options {
   size_t struct_size;
   const char *schedule;               /* The order of the work: "gpipe", all forwards, then all backwards; "1f1b", a backward
-                                       * as soon as it can be, so that fewer activations are kept (Narayanan et al.,
+                                       * as soon as it can be, so that fewer activations are stored (Narayanan et al.,
                                        * "PipeDream", 2019); "interleaved", 1f1b with several stages a rank, which shortens
                                        * the time that ranks wait; "zero_bubble" and "zero_bubble_v", which compute gradients
                                        * of weights in that time (Qi et al., 2023); "auto", the fastest of these by the costs
@@ -32,7 +32,7 @@ typedef struct accel_pipeline_options {
                                        * 2147483647]. Default 0 */
   accel_flag_t gather_output;         /* 1: in evaluation all ranks along the axis get the output, instead of the one with the
                                        * last stage. Default 0 */
-  accel_flag_t check_balance;         /* 1: a warning tells of a stage that costs more than 1.3 times the mean. Default 1 */
+  accel_flag_t check_balance;         /* 1: a warning names a stage that costs more than 1.3 times the mean. Default 1 */
   const char *boundary_dtype;         /* The dtype in which floating values of larger ones, and their gradients, pass between
                                        * ranks: "bfloat16", "float16", whose largest number is 65504, or "float32". A stage
                                        * gets them in their own dtype. Default: their own */
@@ -65,7 +65,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_pipeline_create(accel_module_t *const *parts, size_t n_parts, accel_module_t *ACCEL_OWNED *out);
 
 /** Computes the loss of a micro-batch from the output of the last stage.
- * @param returned What the last stage returned.
+ * @param returned The output of the last stage.
  * @param targets The rows of the targets that belong to it; NONE without targets.
  * @param out_loss One element with gradient history: a mean over the rows.
  * @param user_data Handed to the callback.
@@ -79,12 +79,12 @@ typedef accel_status_t (*accel_pipeline_loss_fn)(const accel_value_t *returned, 
  * batches; in an accumulation window the batch is one of its micro-batches. Clipping, the optimizer and schedulers follow as
  * ever. Ranks along the axis pipeline get the same batch, and may leave out what their stages do not take.
  * @param state A state.
- * @param module What accel_prepare_model() gave. Its accel_module_call() computes a forward alone, and only in evaluation, if
+ * @param module A prepared model. Its accel_module_call() computes a forward alone, and only in evaluation, if
  *   the axis pipeline has several ranks.
  * @param inputs On the rank with the first stage, a tensor, a list or tuple of the model's inputs, or a map by their names;
  *   dimension 0 of each tensor has the rows. NULL on others.
  * @param targets On the rank with the last stage, what the loss compares with: tensors with as many rows. NULL on others.
- * @param loss_name "cross_entropy", the mean over the labels other than -100, [...], of class scores [..., classes];
+ * @param loss_name "cross_entropy", the mean over the labels other than -100, [...], of logits [..., classes];
  *   "cross_entropy_sum", as accel_backward_sum() with their number; NULL: `loss`, or the loss that the model returns.
  * @param loss The program's own, called on the rank with the last stage; NULL beside a loss_name.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
@@ -108,7 +108,7 @@ accel_pipeline_step(accel_state_t *state, accel_module_t *module, const accel_va
 
 /** The stages of a prepared model: which parts each has, on which rank, with how many parameters, the memory that these take,
  * and the share of the costs.
- * @param module What accel_prepare_model() gave.
+ * @param module A prepared model.
  * @param out The text, a line for each stage.
  * @return ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.
  * @threads object */

@@ -38,12 +38,12 @@ typedef struct accel_ddp_options {
   size_t struct_size;
   accel_flag_t broadcast_buffers;           /* 1: rank 0's buffers are sent before each forward. Default 1 */
   accel_flag_t find_unused_parameters;      /* 1: parameters may be without a gradient. Default 0 */
-  accel_flag_t gradient_as_bucket_view;     /* 1: gradients live in the buckets, without a copy; the reference copies
-                                             * unless told otherwise. Default 1 */
+  accel_flag_t gradient_as_bucket_view;     /* 1: gradients live in the buckets, without a copy; Accelerate copies by
+                                             * default. Default 1 */
   accel_flag_t static_graph;                /* 1: the same parameters are used in every step. Default 0 */
   double bucket_cap_mb;                     /* Size of a bucket in MiB. In (0, inf). Default 25 */
-  accel_flag_t check_reduction;             /* Kept for the reference's sake; no effect. Default 0 */
-  accel_ddp_comm_hook_t comm_hook;          /* Default NO */
+  accel_flag_t check_reduction;             /* Exists because Accelerate has it; no effect. Default 0 */
+  accel_ddp_comm_hook_t comm_hook;          /* The hook that compresses gradients. Default NO */
   accel_ddp_comm_hook_t comm_wrapper;       /* FP16 or BF16: gradients are rounded before comm_hook sees them.
                                              * Default NO */
   int32_t reserved;                         /* 0 */
@@ -91,12 +91,12 @@ typedef struct accel_fsdp_options {
                                              * FSDP_VERSION. Default 1 */
   accel_flag_t reshard_after_forward;       /* 0: parameters stay whole until the backward, 1: they are gathered again.
                                              * Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy */
-  accel_backward_prefetch_t backward_prefetch; /* Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE */
+  accel_backward_prefetch_t backward_prefetch; /* When parameters are gathered in backward. Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE */
   accel_flag_t forward_prefetch;            /* 1: the next group is gathered during the forward of the current one.
                                              * Variable FSDP_FORWARD_PREFETCH. Default 0 */
   accel_flag_t limit_all_gathers;           /* 1: at most two groups are gathered at a time. Default 1 */
-  accel_auto_wrap_policy_t auto_wrap_policy; /* Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP */
-  accel_state_dict_type_t state_dict_type;  /* Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT */
+  accel_auto_wrap_policy_t auto_wrap_policy; /* Which modules are sharded as one. Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP */
+  accel_state_dict_type_t state_dict_type;  /* The form of the model in checkpoints. Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT */
   const char *transformer_cls_names_to_wrap; /* Names of classes with commas between them. Variable
                                              * FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none */
   int64_t min_num_params;                   /* Parameters from which a module forms a group; 0: no module does. In
@@ -129,9 +129,9 @@ typedef struct accel_fsdp_options {
                                              * backward needs none from the host. Default 0 */
   const char *offload_folder;               /* A folder for what is offloaded, which is in files then: shards of cpu_offload,
                                              * states of offload_optimizer, and gradients. Default: none */
-  int64_t reshard_group_size;               /* Between forward and backward parameters are kept by groups of this many ranks,
-                                             * a divisor of their number, instead of by all of them; 0: by all. In [0, inf).
-                                             * Default 0 */
+  int64_t reshard_group_size;               /* Between forward and backward parameters are sharded over groups of this many
+                                             * ranks, a divisor of their number, instead of by all of them; 0: by all. In
+                                             * [0, inf). Default 0 */
   const char *leaf_module_classes;          /* Names of classes with commas between them: with SIZE_BASED_WRAP each of their
                                              * modules is one group with all that is in it, whatever its size. Default:
                                              * none */
@@ -156,16 +156,18 @@ typedef struct accel_deepspeed_options {
                                              * batch size of a rank is meant, 0: the largest. Default 1 */
   const char *hf_ds_config;                 /* The path of a file with DeepSpeed's JSON, or the JSON itself. Variable
                                              * ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none */
-  int64_t zero_stage;                       /* In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2 */
-  int64_t gradient_accumulation_steps;      /* In [1, inf). Default: the number of the state */
+  int64_t zero_stage;                       /* The stage of ZeRO. In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2 */
+  int64_t gradient_accumulation_steps;      /* Micro-batches for each step of the optimizer. In [1, inf). Default: the number of the state */
   double gradient_clipping;                 /* The largest norm of all gradients, to which each step of the optimizer clips; 0:
                                              * they are not clipped. In [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING.
                                              * Default 1 */
-  accel_offload_device_t offload_optimizer_device; /* Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE */
-  accel_offload_device_t offload_param_device; /* Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE */
-  const char *offload_optimizer_nvme_path;  /* The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH.
+  accel_offload_device_t offload_optimizer_device; /* The place of optimizer states. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE */
+  accel_offload_device_t offload_param_device; /* The place of parameters. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE */
+  const char *offload_optimizer_nvme_path;  /* The folder on an NVMe disk to offload to. Variable
+                                             * ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH.
                                              * Default: none */
-  const char *offload_param_nvme_path;      /* The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH.
+  const char *offload_param_nvme_path;      /* The folder on an NVMe disk to offload to. Variable
+                                             * ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH.
                                              * Default: none */
   accel_flag_t zero3_init_flag;             /* For stage 3, 1: only rank 0 needs weights; models of the others may be
                                              * without memory (accel_init_empty_weights_begin()), and get their shards
@@ -211,7 +213,7 @@ ACCEL_SINCE(0, 1) double accel_loss_scale(const accel_state_t *state);
 /** How losses are scaled now, with the names of torch.amp.GradScaler.
  * @param state A state.
  * @param out A map: "scale", "growth_factor", "backoff_factor" DOUBLE, "growth_interval", and "_growth_tracker", the steps without
- * overflow since the scale has changed, INT. An empty map when losses are not scaled.
+ *   overflow since the scale has changed, INT. An empty map when losses are not scaled.
  * @return ACCEL_OK.
  * @threads object
  * @accelerate accelerator.scaler */
@@ -220,7 +222,7 @@ accel_grad_scaler_state(const accel_state_t *state, accel_value_t *ACCEL_OWNED o
 
 /** Sets how losses are scaled from the next backward on, between two steps.
  * @param state A state whose losses are scaled.
- * @param scaler_state What accel_grad_scaler_state() gave, or a state of torch.amp.GradScaler.
+ * @param scaler_state A state of accel_grad_scaler_state(), or a state of torch.amp.GradScaler.
  * @return ACCEL_OK; INVALID_ARGUMENT that names what is missing or wrong; INVALID_STATE when losses are not scaled.
  * @threads object
  * @accelerate accelerator.scaler */
@@ -293,7 +295,7 @@ typedef struct accel_estimate_memory_options {
   accel_flag_t sync_each_batch;     /* 1: gradients are exchanged in every micro-batch. Default 0 */
   int64_t gradient_accumulation_steps; /* Micro-batches for each step of the optimizer. In [1, inf). Default 1 */
   int64_t activation_bytes;         /* The bytes that the forward of a micro-batch keeps for its backward on one rank,
-                                     * beside those that batch_size tells. In [0, inf). Default 0 */
+                                     * beside the bytes that follow from batch_size. In [0, inf). Default 0 */
   const accel_prepare_model_options_t *model_options; /* The options with which the model will be prepared. Default: theirs */
   int64_t tensor_parallel_size;     /* The number of these ranks that have parts of the same layers, by the plan of
                                      * model_options. In [1, 2147483647]. Default 1 */
@@ -414,10 +416,10 @@ accel_prepare_data_loader(accel_state_t *state, accel_dataloader_t *loader,
 /* One object for accel_prepare(): exactly one of the handles is set. */
 typedef struct accel_prepare_item {
   size_t struct_size;
-  accel_module_t *module;        /* Default: none */
-  accel_optimizer_t *optimizer;  /* Default: none */
-  accel_dataloader_t *loader;    /* Default: none */
-  accel_scheduler_t *scheduler;  /* Default: none */
+  accel_module_t *module;        /* A module to prepare. Default: none */
+  accel_optimizer_t *optimizer;  /* An optimizer to prepare. Default: none */
+  accel_dataloader_t *loader;    /* A loader to prepare. Default: none */
+  accel_scheduler_t *scheduler;  /* A scheduler to prepare. Default: none */
   accel_flag_t device_placement; /* Applies to a loader, or to a model whose options leave it open. 1: on the device; 0:
                                   * as it is. Default: as the state has it */
   int32_t reserved;              /* 0 */
@@ -431,7 +433,7 @@ typedef struct accel_prepare_item {
  * @param n_items Their number.
  * @param out_items Room for n_items items of that size: the same kinds in the same order, each handle the caller's, and the
  *   other fields as they were given.
- * @return As the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, with
+ * @return Same as the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, with
  *   several, or with model_options and another object than a model.
  * @threads collective, waits
  * @accelerate prepare */

@@ -64,7 +64,7 @@ accel_profile_begin(accel_state_t *state, const accel_profile_options_t *ACCEL_N
 
 /** Adds an owner.
  * @param profile A profiler.
- * @return The same profiler, with one owner more.
+ * @return This profiler, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_profile_t *accel_profile_retain(accel_profile_t *profile);
 
@@ -122,7 +122,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_profile_key_averages(accel_profile_t *profile, int32_t group_by_shapes, accel_value_t *ACCEL_OWNED out);
 
 /** Key averages as a table for people.
- * @param averages Of accel_profile_key_averages().
+ * @param averages A value of accel_profile_key_averages().
  * @param sort_by A number of its entries: "self_cpu_us", "cpu_us", "count", "self_cpu_memory", "flops", "device_us", "bytes".
  * @param row_limit Lines; 0: all.
  * @param out The text.

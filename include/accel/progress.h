@@ -31,7 +31,7 @@ typedef struct accel_progress_options {
 
 /** Opens a progress bar on stderr, below those that are open.
  * @param state A state.
- * @param label What stands before it; may be empty.
+ * @param label The text before the bar; may be empty.
  * @param total How many there are; ACCEL_UNSET_INT64: unknown.
  * @param options NULL: defaults.
  * @param show Gets the lines instead of stderr, in accel_progress_update() and accel_progress_end(); NULL: stderr.
@@ -49,11 +49,11 @@ accel_progress_begin(accel_state_t *state, const char *label, int64_t total,
 /** Opens a bar that follows a prepared loader by itself: a batch is a step when the next one is asked for. The label has the
  * epoch behind it, as the loader counts them; with each epoch the bar begins again. The loader's speed stays as it was.
  * @param state A state.
- * @param label As there.
+ * @param label See there.
  * @param loader A prepared loader.
  * @param options NULL: defaults.
  * @param out The bar. It ends with accel_progress_end().
- * @return As accel_progress_begin().
+ * @return Same as accel_progress_begin().
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_progress_of_dataloader(accel_state_t *state, const char *label, accel_dataloader_t *loader,
@@ -62,7 +62,7 @@ accel_progress_of_dataloader(accel_state_t *state, const char *label, accel_data
 
 /** Adds an owner.
  * @param bar A bar.
- * @return The same bar, with one owner more.
+ * @return This bar, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_progress_bar_t *accel_progress_bar_retain(accel_progress_bar_t *bar);
 

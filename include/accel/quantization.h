@@ -44,8 +44,8 @@ typedef struct accel_quantization_options {
  * @param folder A folder with config.json, and safetensors or files of torch, one or several with their index; or a GGUF file.
  * @param quantization How weights are quantized as they are read: one at a time is in memory as floating-point numbers. NULL, or
  *   without a kind: they are not quantized.
- * @param out The module, in training: accel_module_train() changes it. That of a GGUF file evaluates.
- * @return As accel_module_from_config(); NOT_FOUND for a file, for a parameter without weights, and for a name of `quantization` that
+ * @param out The module, in training: accel_module_train() changes it. A model of a GGUF file evaluates.
+ * @return Same as accel_module_from_config(); NOT_FOUND for a file, for a parameter without weights, and for a name of `quantization` that
  *   fits no module, which it names; SHAPE_MISMATCH; CORRUPT; IO. INVALID_ARGUMENT for `quantization` also where
  *   the files have codes already, or it has fields without a kind.
  * @threads any, waits */

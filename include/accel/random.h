@@ -43,7 +43,7 @@ accel_generator_create(int64_t seed, const accel_device_t *device, accel_generat
 
 /** Adds an owner.
  * @param generator A generator.
- * @return The same generator, with one owner more.
+ * @return This generator, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_generator_t *accel_generator_retain(accel_generator_t *generator);
 

@@ -27,14 +27,14 @@ accel_step_report(accel_state_t *state, int32_t reset, accel_value_t *ACCEL_OWNE
  * all together, or NONE}. Trackers get it, too, and accel_serve_metrics() shows it.
  * @param state A state.
  * @param reset 1: the next mean begins here.
- * @param out The same on all ranks.
+ * @param out The report, equal on all ranks.
  * @return ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED, COLLECTIVE_MISMATCH.
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_step_report_of_ranks(accel_state_t *state, int32_t reset, accel_value_t *ACCEL_OWNED out);
 
 /** A step report as a table for people: a line a rank, milliseconds and percent.
- * @param report Of accel_step_report() or accel_step_report_of_ranks().
+ * @param report A report of accel_step_report() or accel_step_report_of_ranks().
  * @param out The text.
  * @return ACCEL_OK; TYPE_MISMATCH for another value.
  * @threads any */
@@ -52,7 +52,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_count_tokens(accel_state_
  * @param state A state.
  * @param flops_per_token Floating point operations of forward and backward, as the model needs them: 6 for each parameter of a
  *   transformer, and 12 x layers x width x length for attention, is the usual estimate (Chowdhery et al., PaLM, 2022, appendix B).
- * @param peak_flops_per_second Of this rank's device.
+ * @param peak_flops_per_second The peak of this rank's device.
  * @return ACCEL_OK; INVALID_ARGUMENT for numbers that are not positive.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -82,7 +82,7 @@ accel_serve_metrics(accel_state_t *state, const accel_serve_metrics_options_t *A
 /** The memory of this process's large CPU tensors, with ACCEL_CPU_MEMORY_CACHED: {"cpu": {"in_use": bytes of blocks that
  * tensors have, "most_in_use": the largest that it has been, "kept": bytes of blocks that wait for the next tensor, "reused":
  * how often a tensor found a block waiting, "mapped": how often not}}. All 0 where the memory is LibTorch's.
- * @param reset_peak 1: most_in_use begins again at in_use, after it has been told.
+ * @param reset_peak 1: most_in_use begins again at in_use, after it has been returned.
  * @param out The report.
  * @return ACCEL_OK.
  * @threads any */

@@ -13,7 +13,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_sampler_sequential(int64_t length, accel_sampler_t *ACCEL_OWNED *out);
 
 /** A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed + epoch), as
- * the reference's SeedableRandomSampler.
+ * Accelerate's SeedableRandomSampler.
  * @param length How many.
  * @param seed The data seed.
  * @param out The sampler.
@@ -27,7 +27,7 @@ accel_sampler_seedable_random(int64_t length, int64_t seed, accel_sampler_t *ACC
  * @param length Items.
  * @param num_samples Draws of an epoch.
  * @param replacement 1: an item may come again at once.
- * @param seed Of generator(seed + epoch).
+ * @param seed The seed of generator(seed + epoch).
  * @param out The sampler.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads any */
@@ -40,7 +40,7 @@ accel_sampler_random_draws(int64_t length, int64_t num_samples, int32_t replacem
  * @param n_weights Items.
  * @param num_samples Draws of an epoch.
  * @param replacement 1: an item may be drawn again. 0: num_samples is at most the number of weights above 0.
- * @param seed Of generator(seed + epoch).
+ * @param seed The seed of generator(seed + epoch).
  * @param out The sampler.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads any */
@@ -52,7 +52,7 @@ accel_sampler_weighted(const double *weights, size_t n_weights, int64_t num_samp
  * @param indices [n_indices] From 0; they may repeat.
  * @param n_indices Their number.
  * @param shuffle 1: a new order in every epoch. 0: as given.
- * @param seed Of generator(seed + epoch).
+ * @param seed The seed of generator(seed + epoch).
  * @param out The sampler.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads any */
@@ -66,7 +66,7 @@ accel_sampler_subset(const int64_t *ACCEL_NULLABLE indices, size_t n_indices, in
  * @param n_lengths Items.
  * @param batch_size The loader's, of all ranks together.
  * @param group_batches Batches that are sorted together; ACCEL_UNSET_INT64: a quarter of all, from 1 to 50.
- * @param seed Of generator(seed + epoch).
+ * @param seed The seed of generator(seed + epoch).
  * @param out The sampler.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads any */
@@ -80,7 +80,7 @@ accel_sampler_length_grouped(const int64_t *lengths, size_t n_lengths, int64_t b
  * @param num_replicas Ranks.
  * @param rank This one.
  * @param shuffle 1: of the permutation of generator(seed + epoch). 0: of the sequence.
- * @param seed The same on all ranks.
+ * @param seed Equal on all ranks.
  * @param drop_last 1: a tail that does not reach all ranks is left out; 0: it is filled up with items from the start.
  * @param out The sampler.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -111,7 +111,7 @@ accel_sampler_create(int64_t length, accel_order_fn order, void *ACCEL_NULLABLE 
 
 /** Adds an owner.
  * @param sampler A sampler.
- * @return The same sampler, with one owner more.
+ * @return This sampler, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_sampler_t *accel_sampler_retain(accel_sampler_t *sampler);
 

@@ -41,7 +41,7 @@ accel_scheduler_group_lambda(accel_optimizer_t *optimizer, accel_lr_group_lambda
                              accel_scheduler_t *ACCEL_OWNED *out);
 
 /** Multiplies by gamma every step_size steps.
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param step_size At least 1.
  * @param gamma The factor.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -51,9 +51,9 @@ accel_scheduler_step_lr(accel_optimizer_t *optimizer, int64_t step_size, double 
                         accel_scheduler_t *ACCEL_OWNED *out);
 
 /** Rises linearly for warmup_steps, then falls along half a cosine to min_factor at total_steps.
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param warmup_steps,total_steps Steps.
- * @param min_factor Of the initial rate.
+ * @param min_factor The lowest factor of the initial rate.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -61,7 +61,7 @@ accel_scheduler_cosine(accel_optimizer_t *optimizer, int64_t warmup_steps, int64
                        accel_scheduler_t *ACCEL_OWNED *out);
 
 /** Rises linearly for warmup_steps, then falls linearly to 0 at total_steps.
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param warmup_steps,total_steps Steps.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads object */
@@ -70,7 +70,7 @@ accel_scheduler_linear_warmup(accel_optimizer_t *optimizer, int64_t warmup_steps
                               accel_scheduler_t *ACCEL_OWNED *out);
 
 /** Rises linearly for warmup_steps, then falls num_cycles times along half a cosine to 0, each time from the full rate.
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param warmup_steps,total_steps Steps.
  * @param num_cycles At least 1.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -80,7 +80,7 @@ accel_scheduler_cosine_hard_restarts(accel_optimizer_t *optimizer, int64_t warmu
                                      int64_t num_cycles, accel_scheduler_t *ACCEL_OWNED *out);
 
 /** Rises linearly for warmup_steps, and stays.
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param warmup_steps Steps.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads object */
@@ -89,7 +89,7 @@ accel_scheduler_constant_with_warmup(accel_optimizer_t *optimizer, int64_t warmu
                                      accel_scheduler_t *ACCEL_OWNED *out);
 
 /** Rises linearly for warmup_steps, then falls as 1 / sqrt((step + timescale - warmup_steps) / timescale).
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param warmup_steps Steps.
  * @param timescale ACCEL_UNSET_INT64: warmup_steps, or 10000 without a warm-up.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -103,7 +103,7 @@ accel_scheduler_inverse_sqrt(accel_optimizer_t *optimizer, int64_t warmup_steps,
  * so that chained schedules multiply. */
 
 /** Multiplies by gamma at each milestone.
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param milestones [n_milestones] Steps, in any order; a repeated one counts twice.
  * @param n_milestones Their number.
  * @param gamma The factor.
@@ -114,7 +114,7 @@ accel_scheduler_multi_step(accel_optimizer_t *optimizer, const int64_t *mileston
                            accel_scheduler_t *ACCEL_OWNED *out);
 
 /** The initial rate times factor for total_iters steps, then the initial rate.
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param factor Above 0, at most 1.
  * @param total_iters At least 1.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -124,7 +124,7 @@ accel_scheduler_constant(accel_optimizer_t *optimizer, double factor, int64_t to
                          accel_scheduler_t *ACCEL_OWNED *out);
 
 /** From start_factor to end_factor of the initial rate in total_iters steps, along a line.
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param start_factor Above 0, at most 1.
  * @param end_factor 0 to 1.
  * @param total_iters At least 1.
@@ -135,7 +135,7 @@ accel_scheduler_linear(accel_optimizer_t *optimizer, double start_factor, double
                        accel_scheduler_t *ACCEL_OWNED *out);
 
 /** Multiplies by gamma in each step.
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param gamma The factor.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads object */
@@ -143,7 +143,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_scheduler_exponential(accel_optimizer_t *optimizer, double gamma, accel_scheduler_t *ACCEL_OWNED *out);
 
 /** The initial rate times (1 - step / total_iters) to the power, and 0 from total_iters on.
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param total_iters At least 1.
  * @param power Not negative.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -154,7 +154,7 @@ accel_scheduler_polynomial(accel_optimizer_t *optimizer, int64_t total_iters, do
 
 /** From the initial rate to eta_min in t_max steps along half a cosine, and back in the next t_max (Loshchilov, Hutter,
  * 2017, without the restarts).
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param t_max At least 1.
  * @param eta_min The lowest rate.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -165,7 +165,7 @@ accel_scheduler_cosine_annealing(accel_optimizer_t *optimizer, int64_t t_max, do
 
 /** From the initial rate to eta_min along half a cosine, again and again: in t_0 steps, then in t_0 * t_mult, ...
  * (Loshchilov, Hutter, "SGDR", 2017).
- * @param optimizer,out As above.
+ * @param optimizer,out See above.
  * @param t_0,t_mult At least 1.
  * @param eta_min The lowest rate.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -187,7 +187,7 @@ typedef struct accel_one_cycle_options {
   double max_momentum;                     /* At the lowest rates. In [0, 1). Default 0.95 */
   double div_factor;                       /* Max_lr / first rate. In (0, inf). Default 25 */
   double final_div_factor;                 /* First rate / last rate. In (0, inf). Default 1e4 */
-  accel_anneal_strategy_t anneal_strategy; /* Default COS */
+  accel_anneal_strategy_t anneal_strategy; /* The shape of the decay. Default COS */
   accel_flag_t cycle_momentum;             /* 1: momentum, or beta1, goes against the rate. Default 1 */
   accel_flag_t three_phase;                /* 1: up, down to the first rate, then to the last one; 0: up, and down to
                                             * the last. Default 0 */
@@ -223,7 +223,7 @@ typedef struct accel_cyclic_options {
   double gamma;                /* The base of EXP_RANGE. In (0, inf). Default 1 */
   double base_momentum;        /* At max_lr. In [0, 1). Default 0.8 */
   double max_momentum;         /* At base_lr. In [0, 1). Default 0.9 */
-  accel_cycle_mode_t mode;     /* Default TRIANGULAR */
+  accel_cycle_mode_t mode;     /* The form of the cycle. Default TRIANGULAR */
   accel_flag_t cycle_momentum; /* 1: momentum, or beta1, goes against the rate. Default 1 */
 } accel_cyclic_options_t;
 
@@ -253,14 +253,14 @@ typedef struct accel_plateau_options {
   int64_t patience;                      /* Metrics without improvement that are endured. In [0, inf). Default 10 */
   int64_t cooldown;                      /* Metrics after a reduction that do not count. In [0, inf). Default 0 */
   double threshold;                      /* By how much a metric must be better. In [0, inf). Default 1e-4 */
-  double min_lr;                         /* In [0, inf). Default 0 */
+  double min_lr;                         /* The least learning rate. In [0, inf). Default 0 */
   double eps;                            /* Smaller reductions are left out. In [0, inf). Default 1e-8 */
-  accel_metric_mode_t mode;              /* Default MIN */
-  accel_threshold_mode_t threshold_mode; /* Default REL */
+  accel_metric_mode_t mode;              /* Whether a lower or a higher metric is better. Default MIN */
+  accel_threshold_mode_t threshold_mode; /* Whether the threshold is relative or absolute. Default REL */
 } accel_plateau_options_t;
 
 /** Reduces the rates when a metric does not get better any more. It steps with accel_scheduler_step_metric() only.
- * @param optimizer As above.
+ * @param optimizer See above.
  * @param options NULL: defaults.
  * @param out The scheduler.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -292,7 +292,7 @@ accel_scheduler_sequential(accel_scheduler_t *const *schedulers, size_t n_schedu
                            size_t n_milestones, accel_scheduler_t *ACCEL_OWNED *out);
 
 /** One step of a scheduler of the application. Steps behind the end of a schedule that has one are to be ignored.
- * @param metric What was measured; ACCEL_UNSET_DOUBLE for a step without.
+ * @param metric The metric that was measured; ACCEL_UNSET_DOUBLE for a step without.
  * @param user_data Handed to the callback.
  * @return ACCEL_OK or an error.
  * @threads caller */
@@ -321,7 +321,7 @@ accel_scheduler_from_callbacks(accel_optimizer_t *optimizer, accel_save_state_fn
 
 /** Adds an owner.
  * @param scheduler A scheduler.
- * @return The same scheduler, with one owner more.
+ * @return This scheduler, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_scheduler_t *accel_scheduler_retain(accel_scheduler_t *scheduler);
 
@@ -339,7 +339,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_scheduler_step(accel_sche
 
 /** One step on with what was measured. A prepared scheduler steps once, however many ranks there are.
  * @param scheduler One made by accel_scheduler_plateau(), or the prepared one of it.
- * @param metric The same on all ranks. NaN is not an improvement.
+ * @param metric The metric, equal on all ranks. NaN is not an improvement.
  * @return ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -374,7 +374,7 @@ accel_scheduler_state_dict(const accel_scheduler_t *scheduler, accel_value_t *AC
 /** Takes back where a scheduler stood. Its settings stay as they were made: a setting that differs is reported as a
  * warning.
  * @param scheduler A scheduler of the same kind.
- * @param state_dict As above, or as torch made it.
+ * @param state_dict See above, or as torch made it.
  * @return ACCEL_OK or INVALID_ARGUMENT; nothing changes then.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

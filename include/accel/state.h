@@ -19,7 +19,7 @@ typedef int32_t accel_precision_t;
 typedef int32_t accel_distributed_type_t;
 #define ACCEL_DISTRIBUTED_NO 0 /* one process */
 #define ACCEL_DISTRIBUTED_MULTI_CPU 1
-#define ACCEL_DISTRIBUTED_MULTI_GPU 2 /* CUDA, and accelerators for which the reference has no type */
+#define ACCEL_DISTRIBUTED_MULTI_GPU 2 /* CUDA, and accelerators for which Accelerate has no type */
 #define ACCEL_DISTRIBUTED_MULTI_NPU 3
 #define ACCEL_DISTRIBUTED_MULTI_MLU 4
 #define ACCEL_DISTRIBUTED_MULTI_SDAA 5
@@ -28,7 +28,7 @@ typedef int32_t accel_distributed_type_t;
 #define ACCEL_DISTRIBUTED_MULTI_HPU 8
 #define ACCEL_DISTRIBUTED_MULTI_NEURON 9
 #define ACCEL_DISTRIBUTED_XLA 12
-/* The reference's other names. No state of this version is of these types. */
+/* Accelerate's other names. No state of this version is of these types. */
 #define ACCEL_DISTRIBUTED_DEEPSPEED 10
 #define ACCEL_DISTRIBUTED_FSDP 11
 #define ACCEL_DISTRIBUTED_MEGATRON_LM 13
@@ -50,7 +50,7 @@ typedef int32_t accel_scheduler_steps_t;
  * on processors without instructions for them. The numbers are pinned. */
 typedef int32_t accel_cpu_kernels_t;
 #define ACCEL_CPU_KERNELS_AUTO 0 /* what a short measurement finds faster for shape and processor; it is made once for \
-                                  * each processor and version of LibTorch, and kept in the user's cache folder */
+                                  * each processor and version of LibTorch, and saved in the user's cache folder */
 #define ACCEL_CPU_KERNELS_DEFAULT 1 /* LibTorch's */
 #define ACCEL_CPU_KERNELS_ONEDNN 2 /* oneDNN's for all but small matmuls */
 
@@ -58,7 +58,7 @@ typedef int32_t accel_cpu_kernels_t;
 typedef int32_t accel_cpu_memory_t;
 #define ACCEL_CPU_MEMORY_AUTO 0 /* CACHED, but DEFAULT if the application itself uses LibTorch from Python */
 #define ACCEL_CPU_MEMORY_DEFAULT 1 /* LibTorch's allocator */
-#define ACCEL_CPU_MEMORY_CACHED 2 /* freed memory is kept for the next tensors: no faults of fresh pages */
+#define ACCEL_CPU_MEMORY_CACHED 2 /* freed memory is cached for the next tensors: no faults of fresh pages */
 
 /* The options of a state. Everything may stay unset. @accelerate Accelerator, PartialState, AcceleratorState */
 typedef struct accel_state_options {
@@ -76,8 +76,8 @@ typedef struct accel_state_options {
                                              * Default 0 */
   accel_flag_t debug;                       /* 1: shapes of all ranks are compared before they communicate. Variable
                                              * ACCELERATE_DEBUG_MODE. Default 0 */
-  accel_flag_t true_divisor;                /* 1: a short last window is divided by its own length; 0, as in the
-                                             * reference: by gradient_accumulation_steps. Default 0 */
+  accel_flag_t true_divisor;                /* 1: a short last window is divided by its own length; 0, as in
+                                             * Accelerate: by gradient_accumulation_steps. Default 0 */
   accel_flag_t keep_output_dtype;           /* 1: outputs of prepared models stay in half precision; 0: they become
                                              * float32. Default 0 */
   int64_t timeout_ms;                       /* Milliseconds until the rendezvous and each collective must have ended.
@@ -86,9 +86,9 @@ typedef struct accel_state_options {
   int32_t process_index;                    /* The place in the job, here and below, for programs that start their
                                              * ranks themselves, also as threads of one process. In [0, inf).
                                              * Default: RANK and its like, as torchrun, MPI and Slurm set them */
-  int32_t num_processes;                    /* In [1, inf). Default: WORLD_SIZE and its like */
-  int32_t local_process_index;              /* In [0, inf). Default: LOCAL_RANK and its like */
-  int32_t local_num_processes;              /* In [1, inf). Default: LOCAL_WORLD_SIZE and its like */
+  int32_t num_processes;                    /* The number of ranks. In [1, inf). Default: WORLD_SIZE and its like */
+  int32_t local_process_index;              /* The rank on this host. In [0, inf). Default: LOCAL_RANK and its like */
+  int32_t local_num_processes;              /* The number of ranks on this host. In [1, inf). Default: LOCAL_WORLD_SIZE and its like */
   const char *main_process_ip;              /* The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default
                                              * "127.0.0.1" */
   int32_t main_process_port;                /* The port at which they meet. In [0, 65535]. Variable MASTER_PORT.
@@ -131,7 +131,7 @@ typedef struct accel_state_options {
                                              * loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS.
                                              * Default: none */
   accel_flag_t embedded;                    /* 1: other defaults, for a program with a loop of its own (docs/embedding.md):
-                                             * num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept,
+                                             * num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with at most 64 MiB,
                                              * and no files are written but those that calls name. Variable
                                              * ACCEL_EMBEDDED. Default 0 */
   int32_t expert_parallel_size;             /* Ranks that have different experts of a layer, of those of one copy of the
@@ -178,7 +178,7 @@ accel_state_share(accel_state_t *state, const accel_state_options_t *ACCEL_NULLA
 
 /** Adds an owner.
  * @param state A state.
- * @return The same state, with one owner more.
+ * @return This state, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_state_t *accel_state_retain(accel_state_t *state);
 

@@ -24,10 +24,10 @@ accel_tensor_empty(const int64_t *ACCEL_NULLABLE shape, size_t ndim, accel_dtype
 
 /** All elements equal.
  * @param shape [ndim] The sizes.
- * @param ndim,dtype,device As accel_tensor_empty().
+ * @param ndim,dtype,device Same as accel_tensor_empty().
  * @param number The element.
  * @param out The tensor.
- * @return As accel_tensor_empty().
+ * @return Same as accel_tensor_empty().
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_full(const int64_t *ACCEL_NULLABLE shape, size_t ndim, double number, accel_dtype_t dtype,
@@ -35,9 +35,9 @@ accel_tensor_full(const int64_t *ACCEL_NULLABLE shape, size_t ndim, double numbe
 
 /** Draws from the standard normal distribution with the default generator.
  * @param shape [ndim] The sizes.
- * @param ndim,dtype,device As accel_tensor_empty().
+ * @param ndim,dtype,device Same as accel_tensor_empty().
  * @param out The tensor.
- * @return As accel_tensor_empty().
+ * @return Same as accel_tensor_empty().
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_randn(const int64_t *ACCEL_NULLABLE shape, size_t ndim, accel_dtype_t dtype, const accel_device_t *device,
@@ -48,7 +48,7 @@ accel_tensor_randn(const int64_t *ACCEL_NULLABLE shape, size_t ndim, accel_dtype
  * @param shape [ndim] The shape.
  * @param ndim Their number.
  * @param out The tensor.
- * @return As accel_tensor_empty().
+ * @return Same as accel_tensor_empty().
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_randint(int64_t low, int64_t high, const int64_t *ACCEL_NULLABLE shape, size_t ndim,
@@ -57,9 +57,9 @@ accel_tensor_randint(int64_t low, int64_t high, const int64_t *ACCEL_NULLABLE sh
 /** A new CPU tensor with a copy of the caller's elements.
  * @param data Row-major; may be NULL when there are none.
  * @param shape [ndim] The sizes.
- * @param ndim,dtype As accel_tensor_empty().
+ * @param ndim,dtype Same as accel_tensor_empty().
  * @param out The tensor.
- * @return As accel_tensor_empty().
+ * @return Same as accel_tensor_empty().
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_from_data(const void *ACCEL_NULLABLE data, const int64_t *ACCEL_NULLABLE shape, size_t ndim,
@@ -70,10 +70,10 @@ accel_tensor_from_data(const void *ACCEL_NULLABLE data, const int64_t *ACCEL_NUL
  * @param shape [ndim] The shape.
  * @param ndim Their number.
  * @param strides [ndim] In elements; NULL: row-major.
- * @param dtype,device What and where the memory is.
+ * @param dtype,device The kind and the place of the memory.
  * @param user_data,destroy `destroy` runs when the last tensor that shares the memory goes, on any thread.
  * @param out The tensor.
- * @return As accel_tensor_empty().
+ * @return Same as accel_tensor_empty().
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_from_blob(void *data, const int64_t *ACCEL_NULLABLE shape, size_t ndim,
@@ -90,9 +90,9 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_from_dlpack(struct DLManagedTensorVersioned *ACCEL_TAKES tensor, accel_tensor_t *ACCEL_OWNED *out);
 
 /** Imports a tensor from DLPack before version 1.
- * @param tensor As above.
+ * @param tensor See above.
  * @param out The tensor.
- * @return As above.
+ * @return See above.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_from_dlpack_unversioned(struct DLManagedTensor *ACCEL_TAKES tensor, accel_tensor_t *ACCEL_OWNED *out);
@@ -106,8 +106,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_to_dlpack(const accel_tensor_t *tensor, struct DLManagedTensorVersioned *ACCEL_OWNED *out);
 
 /** Exports a tensor to DLPack before version 1.
- * @param tensor,out As above.
- * @return As above.
+ * @param tensor,out See above.
+ * @return See above.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_to_dlpack_unversioned(const accel_tensor_t *tensor, struct DLManagedTensor *ACCEL_OWNED *out);
@@ -125,34 +125,34 @@ accel_tensor_from_torch(void *ACCEL_TAKES tensor_impl, const char *torch_version
 
 /** The way back.
  * @param tensor A tensor.
- * @param torch_version As above.
+ * @param torch_version See above.
  * @param out_tensor_impl One reference of its c10::TensorImpl.
- * @return As above.
+ * @return See above.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_to_torch(const accel_tensor_t *tensor, const char *torch_version, void *ACCEL_OWNED *out_tensor_impl);
 
 /** Shares a tensor that stays the caller's: the handle is another owner of it.
  * @param tensor_impl A c10::TensorImpl, borrowed for the call.
- * @param torch_version As above.
+ * @param torch_version See above.
  * @param out The tensor.
- * @return As above.
+ * @return See above.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_share_torch(void *tensor_impl, const char *torch_version, accel_tensor_t *ACCEL_OWNED *out);
 
 /** The tensor in the application's own LibTorch, without another owner.
  * @param tensor A tensor.
- * @param torch_version As above.
+ * @param torch_version See above.
  * @param out_tensor_impl Its c10::TensorImpl, valid as long as the handle.
- * @return As above.
+ * @return See above.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_torch_impl(const accel_tensor_t *tensor, const char *torch_version, void *ACCEL_BORROWED *out_tensor_impl);
 
 /** Adds an owner.
  * @param tensor A tensor.
- * @return The same tensor, with one owner more.
+ * @return This tensor, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_tensor_t *accel_tensor_retain(accel_tensor_t *tensor);
 
@@ -212,7 +212,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_numel(const accel_
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_nbytes(const accel_tensor_t *tensor, size_t *out);
 
-/** The memory of the elements. What is written there by address, backward does not notice: write between steps. From the
+/** The memory of the elements. Backward does not notice writes through the address: write between steps. From the
  * call on, half-precision casts of a parameter are made for each group of micro-batches instead of by the optimizer.
  * @param tensor A tensor with memory.
  * @param out Its first element; lives as long as the tensor.
@@ -255,14 +255,14 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_item_int(const acc
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_is_contiguous(const accel_tensor_t *tensor, int32_t *out);
 
-/** Whether gradients are kept.
+/** Whether gradients are saved in the tensor.
  * @param tensor A tensor.
- * @param out 1 when gradients are kept for it.
+ * @param out 1 when gradients are saved in it.
  * @return ACCEL_OK or INVALID_HANDLE.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_requires_grad(const accel_tensor_t *tensor, int32_t *out);
 
-/** Sets whether gradients are kept.
+/** Sets whether gradients are saved in the tensor.
  * @param tensor A leaf of a floating dtype.
  * @param requires_grad 1 or 0.
  * @return ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is not a leaf.
@@ -281,7 +281,7 @@ accel_tensor_grad(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out
 /** Sets the gradient of a leaf. The tensors share memory afterwards. Models that are prepared for several ranks keep the
  * memory of their gradients: there change what accel_tensor_grad() returns.
  * @param tensor A leaf of a floating dtype.
- * @param gradient Of the same shape, dtype and device; NULL takes the gradient away.
+ * @param gradient A tensor of the same shape, dtype and device; NULL takes the gradient away.
  * @return ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is not a leaf.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -313,7 +313,7 @@ accel_tensor_backward(accel_tensor_t *tensor, const accel_backward_options_t *AC
  * @param tensor A tensor.
  * @param dtype,device The goal; dtype may be ACCEL_UNSET to keep it.
  * @param non_blocking 1: do not wait.
- * @param out The same memory when nothing changes.
+ * @param out A tensor that shares the memory when nothing changes.
  * @return ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -338,7 +338,7 @@ accel_tensor_clone(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *ou
 
 /** Returns the same elements outside of autograd.
  * @param tensor A tensor.
- * @param out The same memory outside of autograd.
+ * @param out A tensor that shares the memory, outside of autograd.
  * @return ACCEL_OK or INVALID_HANDLE.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

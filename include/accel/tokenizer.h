@@ -72,14 +72,14 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tokenizer_load(const char
  * @param json The content of a tokenizer.json.
  * @param config The content of a tokenizer_config.json, or NULL.
  * @param out The tokenizer.
- * @return As accel_tokenizer_load().
+ * @return Same as accel_tokenizer_load().
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tokenizer_from_json(const char *json, const char *ACCEL_NULLABLE config, accel_tokenizer_t *ACCEL_OWNED *out);
 
 /** Adds an owner.
  * @param tokenizer A tokenizer.
- * @return The same tokenizer, with one owner more.
+ * @return This tokenizer, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_tokenizer_t *accel_tokenizer_retain(accel_tokenizer_t *tokenizer);
 
@@ -91,7 +91,7 @@ ACCEL_SINCE(0, 1) void accel_tokenizer_release(accel_tokenizer_t *ACCEL_NULLABLE
 /** The ids of one text.
  * @param tokenizer A tokenizer.
  * @param text STRING or BYTES, or a list of two: a pair.
- * @param options NULL: defaults. Those of batches do not count.
+ * @param options NULL: defaults. Options of batches are ignored.
  * @param out int64 [tokens], on the CPU.
  * @return ACCEL_OK; TYPE_MISMATCH; INVALID_ARGUMENT for BYTES that are not UTF-8, with the position, and for a max_length that the special
  *   tokens do not fit in.
@@ -106,7 +106,7 @@ accel_tokenizer_encode(const accel_tokenizer_t *tokenizer, const accel_value_t *
  * @param options NULL: defaults.
  * @param out A map: "input_ids" and "attention_mask" int64 [n_texts, length]; with token_type_ids "token_type_ids" of the same shape; with
  *   offsets "offset_mapping" int64 [n_texts, length, 2], first and behind the last, zeros where no text is.
- * @return As accel_tokenizer_encode(), with the number of the text; INVALID_ARGUMENT for texts of different lengths without a padding token.
+ * @return Same as accel_tokenizer_encode(), with the number of the text; INVALID_ARGUMENT for texts of different lengths without a padding token.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tokenizer_encode_batch(const accel_tokenizer_t *tokenizer, const accel_value_t *texts,
@@ -135,7 +135,7 @@ accel_decode_stream_create(const accel_tokenizer_t *tokenizer, const accel_decod
 
 /** Adds an owner.
  * @param stream A stream.
- * @return The same stream, with one owner more.
+ * @return This stream, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_decode_stream_t *accel_decode_stream_retain(accel_decode_stream_t *stream);
 
@@ -163,7 +163,7 @@ accel_decode_stream_finish(accel_decode_stream_t *stream, accel_value_t *ACCEL_O
 
 /** The id of a token.
  * @param tokenizer A tokenizer.
- * @param token As it stands in the vocabulary.
+ * @param token The token, written as in the vocabulary.
  * @param out Its id.
  * @return ACCEL_OK or NOT_FOUND.
  * @threads any */
@@ -211,9 +211,9 @@ accel_tokenizer_chat_text(const accel_tokenizer_t *tokenizer, const accel_value_
 
 /** The ids of a chat: its text, encoded without the special tokens that the template has put there itself.
  * @param tokenizer A tokenizer.
- * @param messages,options As accel_tokenizer_chat_text().
+ * @param messages,options Same as accel_tokenizer_chat_text().
  * @param out int64 [tokens], on the CPU.
- * @return As accel_tokenizer_chat_text().
+ * @return Same as accel_tokenizer_chat_text().
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tokenizer_encode_chat(const accel_tokenizer_t *tokenizer, const accel_value_t *messages,

@@ -46,11 +46,11 @@ typedef struct accel_tracking_options {
 } accel_tracking_options_t;
 
 /** Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running
- * end first. log_with knows the engine's trackers and those that were added; "wandb" and the reference's other trackers that
+ * end first. log_with knows the engine's trackers and those that were added; "wandb" and Accelerate's other trackers that
  * are packages of Python are left out, with a warning in the log, as is a tracker whose server cannot be reached.
  * @param state A state.
  * @param project_name The project. Characters that no file name may have become "_" in the folder's.
- * @param config What the run was started with: a map, of any depth, which the trackers store; NULL: nothing.
+ * @param config The settings of the run: a map, of any depth, which the trackers store; NULL: nothing.
  * @param init_kwargs A map from a tracker's name to a map of its own options, see docs/observability.md; NULL: none.
  * @param options NULL: defaults.
  * @return ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones, unknown options, or a logging_dir that is
@@ -64,7 +64,7 @@ accel_init_trackers(accel_state_t *state, const char *project_name, const accel_
 
 /** Hands the values of a step to every tracker. Takes microseconds: a thread writes them.
  * @param state A state.
- * @param values A map from names to values. Numbers that are not finite are kept as such.
+ * @param values A map from names to values. Numbers that are not finite are written as such.
  * @param step ACCEL_NO_STEP: none.
  * @param log_kwargs A map from a tracker's name to a map that its callback gets; NULL: none.
  * @return ACCEL_OK, also without trackers; TYPE_MISMATCH that names the value, which no tracker has then; IO as long as a
@@ -82,7 +82,7 @@ accel_log(accel_state_t *state, const accel_value_t *values, int64_t step,
  * @param values [n_values] The numbers.
  * @param n_values How many there are.
  * @param step ACCEL_NO_STEP: none.
- * @return As accel_log().
+ * @return Same as accel_log().
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_log_scalars(accel_state_t *state, const char *const *names, const double *values, size_t n_values, int64_t step);
@@ -127,7 +127,7 @@ accel_log_figure(accel_state_t *state, const char *name, const void *bytes, size
 /** Hands a file, or all files of a folder, to the trackers that keep such.
  * @param state A state.
  * @param path A file or a folder. It must stay until accel_flush_trackers().
- * @param name Under which it is kept; NULL: as the file is named.
+ * @param name The name that it is stored under; NULL: the name of the file.
  * @return ACCEL_OK; NOT_FOUND; as accel_log().
  * @threads object
  * @accelerate tracking.log_artifact, log_artifacts */
@@ -186,7 +186,7 @@ typedef int32_t accel_tracker_event_t;
 
 /** A tracker of the program.
  * @param event ACCEL_TRACKER_*. Events that it does not know it ignores: others may come.
- * @param content What the event says.
+ * @param content The content of the event.
  * @param step ACCEL_NO_STEP: none.
  * @param user_data Handed to the callback.
  * @return ACCEL_OK or an error.
@@ -217,7 +217,7 @@ accel_tracker_create(const char *name, const accel_tracker_options_t *ACCEL_NULL
 
 /** Adds an owner.
  * @param tracker A tracker.
- * @return The same tracker, with one owner more.
+ * @return This tracker, which has one owner more.
  * @threads any */
 ACCEL_SINCE(0, 1) accel_tracker_t *accel_tracker_retain(accel_tracker_t *tracker);
 
@@ -244,8 +244,8 @@ accel_tracker_location(const accel_tracker_t *tracker, accel_buffer_t *ACCEL_OWN
 
 /** accel_log() for one tracker.
  * @param tracker A tracker.
- * @param values,step As there.
- * @return As there; INVALID_STATE after the tracker has ended.
+ * @param values,step See there.
+ * @return See there; INVALID_STATE after the tracker has ended.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tracker_log(accel_tracker_t *tracker, const accel_value_t *values, int64_t step);

@@ -24,7 +24,7 @@ accel_backward(accel_state_t *state, accel_tensor_t *loss, const accel_backward_
  * @param loss One element with gradient history.
  * @param lr The learning rate; ACCEL_UNSET_DOUBLE: the rate of each group.
  * @return ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED under fp16, for a part of a model in
- * several processes, or inside of uneven inputs.
+ *   several processes, or inside of uneven inputs.
  * @threads collective, waits
  * @accelerate lomo_backward */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -39,7 +39,7 @@ accel_lomo_backward(accel_state_t *state, accel_tensor_t *loss, double lr);
  * @param loss_sum One element: the sum over the items, not their mean.
  * @param count Items in this micro-batch on this rank; 0 when all of them are padding.
  * @param options NULL: defaults.
- * @return As accel_backward(); INVALID_ARGUMENT for a negative count.
+ * @return Same as accel_backward(); INVALID_ARGUMENT for a negative count.
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_backward_sum(accel_state_t *state, accel_tensor_t *loss_sum, int64_t count,
@@ -75,8 +75,8 @@ typedef struct accel_local_sgd_options {
   int64_t start_step;            /* Steps with exchanged gradients before the first local one. In [0, inf). Default 0 */
   double outer_lr;               /* The learning rate of an SGD step on (weights of the last exchange - mean of the
                                   * weights). In [0, inf). Default: the mean itself is taken */
-  double outer_momentum;         /* In [0, inf). Default: 0.9 with outer_lr */
-  accel_flag_t outer_nesterov;   /* Default: 1 with outer_lr */
+  double outer_momentum;         /* The momentum of the outer optimizer. In [0, inf). Default: 0.9 with outer_lr */
+  accel_flag_t outer_nesterov;   /* 1: Nesterov momentum in the outer optimizer. Default: 1 with outer_lr */
   accel_flag_t enabled;          /* 0: gradients are exchanged in each step. Default 1 */
   accel_state_t *gradient_group; /* A group of ranks that continue to exchange gradients in local steps (of one host,
                                   * say). Default: none */
@@ -98,7 +98,7 @@ accel_local_sgd_begin(accel_state_t *state, accel_module_t *module, int64_t loca
                       const accel_local_sgd_options_t *ACCEL_NULLABLE options, accel_scope_t *ACCEL_OWNED *out);
 
 /** Counts a step of the optimizer, and averages the weights when it is time to.
- * @param scope Of accel_local_sgd_begin().
+ * @param scope A scope of accel_local_sgd_begin().
  * @param out_averaged 1 when the weights were averaged; may be NULL.
  * @return ACCEL_OK; INVALID_ARGUMENT for another scope; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
  * @threads collective, waits
@@ -108,7 +108,7 @@ accel_local_sgd_step(accel_scope_t *scope, int32_t *ACCEL_NULLABLE out_averaged)
 
 /** Gets the state that a resumed run needs besides the weights: the steps, and the weights and momentum of the outer
  * optimizer.
- * @param scope Of accel_local_sgd_begin().
+ * @param scope A scope of accel_local_sgd_begin().
  * @param out A map; its tensors are shared.
  * @return ACCEL_OK; INVALID_ARGUMENT for another scope.
  * @threads object */
@@ -116,8 +116,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_local_sgd_state_dict(accel_scope_t *scope, accel_value_t *ACCEL_OWNED out);
 
 /** Takes that state back.
- * @param scope Of accel_local_sgd_begin(), with the same options.
- * @param state_dict As above; copied.
+ * @param scope A scope of accel_local_sgd_begin(), with the same options.
+ * @param state_dict See above; copied.
  * @return ACCEL_OK; INVALID_ARGUMENT, SHAPE_MISMATCH; nothing changes then.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -192,7 +192,7 @@ accel_clip_grad_norm(accel_state_t *state, const accel_module_t *module, double 
  * @param state A state.
  * @param module Its parameters.
  * @param clip_value Not negative.
- * @return As accel_clip_grad_norm().
+ * @return Same as accel_clip_grad_norm().
  * @threads object, waits
  * @accelerate clip_grad_value_ */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

@@ -94,7 +94,7 @@ typedef struct accel_device {
 #define ACCEL_VALUE_MAP 7 /* keys are strings or integers and keep their order */
 #define ACCEL_VALUE_DTYPE 8
 #define ACCEL_VALUE_DEVICE 9
-#define ACCEL_VALUE_TUPLE 10 /* a list that other languages tell from one, Python for example */
+#define ACCEL_VALUE_TUPLE 10 /* a list that some languages, such as Python, distinguish from a list */
 #define ACCEL_VALUE_BYTES 11
 
 /* The content of a value of kind BYTES. `type` is their format, for example "python/pickle". */
@@ -181,7 +181,7 @@ accel_value_list(const accel_value_t *ACCEL_NULLABLE items, size_t n_items, acce
  * @param items [n_items] May be NULL when n_items is 0.
  * @param n_items Their number.
  * @param out The tuple.
- * @return As accel_value_list().
+ * @return Same as accel_value_list().
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_tuple(const accel_value_t *ACCEL_NULLABLE items, size_t n_items, accel_value_t *ACCEL_OWNED out);
@@ -334,7 +334,7 @@ ACCEL_SINCE(0, 1) const accel_value_t *ACCEL_BORROWED accel_value_get(const acce
 /** An item of a map by a key of any kind.
  * @param map A map.
  * @param key A STRING or an INT.
- * @return As accel_value_get().
+ * @return Same as accel_value_get().
  * @threads any */
 ACCEL_SINCE(0, 1) const accel_value_t *ACCEL_BORROWED
 accel_value_find(const accel_value_t *map, const accel_value_t *key);
@@ -412,7 +412,7 @@ typedef accel_status_t (*accel_tensor_fn)(accel_tensor_t *tensor, accel_tensor_t
 /** Applies a function to each tensor of a tree; other leaves stay.
  * @param value Any.
  * @param error_on_other_type 1: a leaf that is not a tensor is a TYPE_MISMATCH.
- * @param function What is applied.
+ * @param function The function that is applied.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
  * @param out The new tree.
  * @return ACCEL_OK, or the error of the function.
@@ -444,7 +444,7 @@ accel_concatenate(const accel_value_t *items, int64_t dim, accel_value_t *ACCEL_
 
 /** Rows [begin, end) of each tensor.
  * @param value Any.
- * @param begin,end As in Python: negative numbers count from the end, too large ones are cut.
+ * @param begin,end Same as in Python: negative numbers count from the end, too large ones are cut.
  * @param out Views.
  * @return ACCEL_OK; TYPE_MISMATCH for a leaf that does not fit; TORCH.
  * @threads any, waits
@@ -452,8 +452,8 @@ accel_concatenate(const accel_value_t *items, int64_t dim, accel_value_t *ACCEL_
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_slice_tensors(const accel_value_t *value, int64_t begin, int64_t end, accel_value_t *ACCEL_OWNED out);
 
-/** Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number. (The
- * reference adds another number of rows for many sizes.)
+/** Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number.
+ * (Accelerate adds another number of rows for many sizes.)
  * @param value Any.
  * @param num_processes By what the size is to be divided; at least 1.
  * @param dim Which size; negative numbers count from the last.
@@ -491,7 +491,7 @@ accel_convert_to_fp32(const accel_value_t *value, accel_value_t *ACCEL_OWNED out
  * @param value Any.
  * @param out The number.
  * @return ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is not a tensor; SHAPE_MISMATCH when
- * it has no dimensions. Where any value is welcome, the first two mean that it has no rows.
+ *   it has no dimensions. Where any value is welcome, the first two mean that it has no rows.
  * @threads any
  * @accelerate utils.find_batch_size, utils.ignorant_find_batch_size */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_find_batch_size(const accel_value_t *value, int64_t *out);
@@ -515,7 +515,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_get_shape(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
 
 /** Describes a tree: each tensor becomes one of the same shape and dtype on the device "meta", which has no memory.
- * accel_initialize_tensors() makes a like tree from it, so that rank 0 can tell others what they are to receive.
+ * accel_initialize_tensors() makes a like tree from it, so that rank 0 can describe to others what they are to receive.
  * @param value A tensor or a tree of tensors.
  * @param out The new tree.
  * @return ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor.
@@ -525,7 +525,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_get_data_structure(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
 
 /** A tree of new tensors on the CPU, whose elements are not initialised.
- * @param structure What accel_get_data_structure() returned, or any tree of tensors.
+ * @param structure A tree of accel_get_data_structure(), or any tree of tensors.
  * @param out The new tree.
  * @return ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; OUT_OF_MEMORY.
  * @threads any

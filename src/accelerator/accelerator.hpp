@@ -32,7 +32,7 @@ class Accelerator {
   state::State& state() { return state_; }
   const state::State& state() const { return state_; }
 
-  // What is prepared, what prepares it, and in which precision.
+  // The prepared objects, the preparation, and the precision.
   const PreparedObjects& prepared() const { return prepared_; }
   Preparation& preparation() { return preparation_; }
   TrainingPrecision& precision() { return precision_; }

@@ -32,7 +32,7 @@ struct BatchSizeSearch {
   std::function<void()> release_memory;  // before each attempt
 };
 
-// Whether an error means that memory ran out, by the reference's rules.
+// Whether an error means that memory ran out, by Accelerate's rules.
 bool is_out_of_memory(Status status, const std::string& message);
 
 // Collective: all ranks try the same sizes, and continue with the next one if any of them runs out of memory.

@@ -40,7 +40,7 @@ void describe_fp8_layers(std::ostream& out, const nn::Fp8Layers& fp8) {
   const size_t covered = fp8.selection().layers.size(), all = covered + fp8.selection().skipped.size();
   out << ", " << covered << " of " << all << " linear layers in fp8 with scaling " << precision::name_of(recipe.scaling)
       << " and format " << precision::name_of(recipe.format) << (recipe.use_in_evaluation ? ", also in evaluation" : "")
-      << (recipe.compress_activations ? ", activations kept in 8 bits" : "");
+      << (recipe.compress_activations ? ", activations saved in 8 bits" : "");
 }
 
 void describe_sharding(std::ostream& out, const parallel::ParameterParts& parts) {

@@ -289,7 +289,7 @@ std::shared_ptr<optim::Scheduler> Preparation::prepare_scheduler(std::shared_ptr
   stepping.step_with_optimizer = settings.step_scheduler_with_optimizer;
   const bool per_batch = settings.scheduler_steps == SchedulerSteps::kPerBatch;
   stepping.steps_per_update = steps_per_update(state_);
-  stepping.stop_at_end = !per_batch || !settings.split_batches;  // the reference lets shared batches run into the end
+  stepping.stop_at_end = !per_batch || !settings.split_batches;  // Accelerate lets shared batches run into the end
   // Its own optimizer if that is prepared; otherwise all.
   std::vector<std::shared_ptr<optim::Optimizer>> waited_for(prepared_.optimizers.begin(), prepared_.optimizers.end());
   for (const auto& optimizer : prepared_.optimizers)

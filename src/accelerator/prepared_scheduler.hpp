@@ -17,7 +17,7 @@ struct SchedulerStepping {
   bool stop_at_end = true;
 };
 
-// A step behind an update of which only a device knows whether it was skipped is taken when the host hears of it:
+// A step behind an update of which only a device knows whether it was skipped is taken when the host reads it:
 // before the next update, or before anything looks at the rates.
 class PreparedScheduler final : public optim::Scheduler, public std::enable_shared_from_this<PreparedScheduler> {
  public:

@@ -35,7 +35,7 @@ std::pair<std::string, int64_t> read_key(const std::string& entry, const std::st
   const auto dim =
       colon == std::string::npos ? std::optional<int64_t>(kPositions) : whole_number(trimmed(entry.substr(colon + 1)));
   require(!name.empty() && dim, Status::kInvalidArgument, "sequence_keys is '", all, "', of which '", trimmed(entry),
-          "' is no key; expected names with commas between them, and a dimension behind a colon where it is not 1");
+          "' is not a key; expected names with commas between them, and a dimension behind a colon where it is not 1");
   return {name, *dim};
 }
 

@@ -43,7 +43,7 @@ class SequenceSplitting {
   const std::shared_ptr<comm::Mesh> mesh_;
   const ContextMethod method_;
   ChoicePtr choice_;
-  std::atomic<bool> is_used_{false};  // or nobody is to be told
+  std::atomic<bool> is_used_{false};  // or nobody is to be warned
 };
 
 }  // namespace accel::accelerator

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Offload folder: weights as files of their bytes, NAME.dat, and an index.json with their dtypes and shapes. An entry
-// of the index may also name a tensor of a safetensors file. The reference reads and writes the same.
+// of the index may also name a tensor of a safetensors file. Accelerate reads and writes the same.
 // @accelerate offload_state_dict, save_offload_index, OffloadedWeightsLoader
 #pragma once
 

@@ -184,7 +184,7 @@ class DeepspeedReader {
     for (const c10::IValue& size : tree::sequence_items(sizes)) {
       require(size.isInt() && size.toInt() >= 0 &&
                   !__builtin_mul_overflow(parameter.elements, size.toInt(), &parameter.elements),
-              Status::kCorrupt, "'", model_path(), "' has a shape of '", parameter.name, "' that is none");
+              Status::kCorrupt, "'", model_path(), "' has a shape of '", parameter.name, "' that is not a shape");
       parameter.shape.push_back(size.toInt());
     }
     return parameter;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders that DeepSpeed's save_checkpoint() writes, which the reference's save_state() has in place of the files of a
+// Folders that DeepSpeed's save_checkpoint() writes, which Accelerate's save_state() has in place of the files of a
 // model and its optimizer.
 //
 //   mp_rank_00_model_states.pt                             ZeRO 0 to 2: "module" holds the weights

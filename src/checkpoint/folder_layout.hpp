@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layout of a checkpoint folder: the files of the reference's save_state(), which it can load, and two kinds of our
+// Layout of a checkpoint folder: the files of Accelerate's save_state(), which it can load, and two kinds of our
 // own.
 //
 //   model.safetensors, model_1...      or pytorch_model.bin; compressed: model.ztensors
@@ -8,10 +8,10 @@
 //   scaler.pt
 //   custom_checkpoint_0.pkl, ...       numbered objects of the application; with names: custom_<name>.bin
 //   random_states_<rank>.pkl           of every rank: a map of its generators
-//   accel_rank_<rank>.bin              of every rank: what the reference does not save
+//   accel_rank_<rank>.bin              of every rank: what Accelerate does not save
 //   accel_manifest.json                written last: the list of the others
 //
-// The reference has other files of models and optimizers that are sharded, which are read:
+// Accelerate has other files of models and optimizers that are sharded, which are read:
 //
 //   pytorch_model_fsdp.bin, pytorch_model_fsdp_1.bin ...  FULL_STATE_DICT; optimizers are by names of parameters
 //   pytorch_model_fsdp_0/, optimizer_0/, ...              SHARDED_STATE_DICT: folders of torch.distributed.checkpoint
@@ -65,16 +65,16 @@ inline constexpr const char* kDataloadersKey = "dataloaders";
 
 // Whether names of a model or optimizer are those of sharded ones, which may have prefixes of modules that wrap others.
 bool is_sharded_name(std::string_view name);
-// Whether a file of the reference is a part that only its rank can read.
+// Whether a file of Accelerate is a part that only its rank can read.
 bool is_rank_file(std::string_view name);
 // Whether a file is the state of an object of the application.
 bool is_custom_file(std::string_view name);
-// Whether a file of the reference has the position of a loader, as an object of torch or torchdata.
+// Whether a file of Accelerate has the position of a loader, as an object of torch or torchdata.
 bool is_loader_of_torch(std::string_view name);
 // Whether only this library writes such files: without a manifest, which comes last, they are of a save that did not
 // end.
 bool is_own_file(std::string_view name);
-// Whether save_state(), ours or the reference's, writes files with that name.
+// Whether save_state(), ours or Accelerate's, writes files with that name.
 bool is_checkpoint_file(std::string_view name);
 
 }  // namespace accel::checkpoint

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the files of a checkpoint folder, ours or the reference's.
+// Reads the files of a checkpoint folder, ours or Accelerate's.
 #pragma once
 
 #include <ATen/core/ivalue.h>

@@ -33,7 +33,7 @@ std::string fsdp_name(const FsdpFile& file, int rank);
 // ranks one after the other.
 void save_fsdp_state(const std::string& folder, const FsdpFile& file, const c10::IValue& state, const Ranks& ranks);
 
-// A state that was saved, by this library or the reference. `folder` may be that of torch.distributed.checkpoint
+// A state that was saved, by this library or Accelerate. `folder` may be that of torch.distributed.checkpoint
 // itself. kInvalidState for files of more ranks.
 struct FsdpState {
   c10::IValue state;  // whole tensors, also as tensor::SavedTensor; for kFileOfEachRank rows

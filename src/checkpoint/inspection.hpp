@@ -25,7 +25,7 @@ struct CheckpointSummary {
   std::optional<int> world_size;
   size_t files = 0;
   uint64_t bytes = 0;
-  bool complete = false;  // with a readable manifest, or with the reference's files
+  bool complete = false;  // with a readable manifest, or with Accelerate's files
 };
 // Lists the checkpoints in the folder, or in its sub-folder "checkpoints", by their numbers, then by their names.
 std::vector<CheckpointSummary> list_checkpoints(const std::string& folder);

@@ -74,7 +74,7 @@ class StateReader {
     return names;
   }
 
-  // The reference's folders hold no objects with names, so none that a binding has registered for the application.
+  // Accelerate's folders hold no objects with names, so none that a binding has registered for the application.
   bool may_lack(const StateEntry& entry) const {
     const bool is_foreign = !reader_.is_ours() && entry.kind == StateKind::kCustom && !entry.name.empty();
     // DeepSpeed's own schedules and loss scaling are in its folder, in forms of its own.
@@ -181,7 +181,7 @@ class StateReader {
     });
   }
 
-  // The reference's folders have positions of loaders only as objects of torch and torchdata.
+  // Accelerate's folders have positions of loaders only as objects of torch and torchdata.
   void note_loaders_of_torch(const TrainingState& entries) const {
     if (count_of(entries, StateKind::kDataloader) == 0) return;
     for (const std::string& name : reader_.names())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading of a checkpoint folder, ours or the reference's, on any number of ranks.
+// Loading of a checkpoint folder, ours or Accelerate's, on any number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct LoadOptions : LoadStateSettings {
 
 struct LoadedState {
   TrainingState entries;
-  std::optional<int64_t> iteration;  // of automatic naming; the reference does not save it
+  std::optional<int64_t> iteration;  // of automatic naming; Accelerate does not save it
 };
 
 // Collective. Reads and checks the files that this rank needs: sizes, hashes, and whether models, counts and names
@@ -27,7 +27,7 @@ struct LoadedState {
 //
 // A folder that is replaced meanwhile by another program is kIo, not a mixture of both.
 //
-// A folder without a manifest is one of the reference, also under FSDP or DeepSpeed: it has no states of kinds
+// A folder without a manifest is one of Accelerate, also under FSDP or DeepSpeed: it has no states of kinds
 // kDataloader and kRankState, and nothing to verify.
 LoadedState load_training_state(const std::string& folder, const TrainingState& like, const LoadOptions& options,
                                 const Ranks& ranks);

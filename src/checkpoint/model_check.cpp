@@ -26,7 +26,7 @@ std::vector<int64_t> whole_shape(const c10::IValue& tensor) {
   return chunk != nullptr ? chunk->placement->shape : tensor.toTensor().sizes().vec();
 }
 
-// The tensors of a model that are one and the same as one that was saved: the reference saves only the first of them.
+// The tensors of a model that are one and the same as one that was saved: Accelerate saves only the first of them.
 bool is_tied_to_saved(const at::Tensor& tensor, const c10::impl::GenericDict& current,
                       const c10::impl::GenericDict& saved) {
   return std::any_of(current.begin(), current.end(), [&](const auto& member) {

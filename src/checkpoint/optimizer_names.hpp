@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// States of optimizers by the names of their parameters, as the reference saves them under sharding; others are by the
+// States of optimizers by the names of their parameters, as Accelerate saves them under sharding; others are by the
 // numbers of parameters.
 #pragma once
 

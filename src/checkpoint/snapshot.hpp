@@ -29,7 +29,7 @@ struct Snapshot {
 };
 
 // Takes one snapshot after the other into the same memory. The pages of new memory are cleared at their first access,
-// which takes longer than the copy; so the memory of the last snapshot is kept, unless a snapshot still uses it.
+// which takes longer than the copy; so the memory of the last snapshot is cached, unless a snapshot still uses it.
 class SnapshotMemory {
  public:
   // Lists, tuples and maps are copied, and of tensors the parts of their storages that they show; tensors that share a

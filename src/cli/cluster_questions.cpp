@@ -36,7 +36,7 @@ std::string with_home(const std::string& path) {
   return path.compare(0, 2, "~/") == 0 ? environment_text("HOME").value_or("~") + path.substr(1) : path;
 }
 
-// The reference asks for it, so that its files can be written.
+// Accelerate asks for it, so that its files can be written.
 constexpr const char* kRefused = " is not in this version, and accel launch refuses it";
 
 class ClusterQuestionnaire {
@@ -102,7 +102,7 @@ class ClusterQuestionnaire {
     bool is_same_network = true, is_checked = false;
     std::string rendezvous = "static";
     if (type_ != "NO") {
-      num_machines_ = ask_.integer("How many machines train together", 1);
+      num_machines_ = ask_.integer("How many machines", 1);
       if (num_machines_ > 1) {
         rank = ask_.integer("Which of them is this one, counted from 0", 0, 0, num_machines_ - 1);
         set("main_process_ip", answer("What is the address of machine 0"));
@@ -205,7 +205,7 @@ class ClusterQuestionnaire {
                           is_first ? choice("What is sharded?", {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD",
                                                                  "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"})
                                    : flag("Should parameters be sharded again after forward?", true));
-    settings.emplace_back("fsdp_offload_params", flag("Should parameters and gradients be kept in host memory?"));
+    settings.emplace_back("fsdp_offload_params", flag("Should parameters and gradients be stored in host memory?"));
     ask_for_wrapping(settings);
     if (is_first)
       settings.emplace_back("fsdp_backward_prefetch", choice("When are parameters gathered in backward?",
@@ -284,7 +284,7 @@ class ClusterQuestionnaire {
 
   void ask_for_gpus() {
     const bool is_plain = has_accelerators() || type_ == "NO";  // nothing chosen that shards
-    if (is_plain && !uses_cpu_) set("gpu_ids", answer("Which of this machine's, by numbers with commas", "all"));
+    if (is_plain && !uses_cpu_) set("gpu_ids", answer("Which GPUs of this machine, as ids separated by commas", "all"));
     set("enable_cpu_affinity", Json((type_ == "NO" || type_ == "MULTI_GPU") && !uses_cpu_ &&
                                     yes("Should processes stay near their GPUs (NUMA)?")));
   }

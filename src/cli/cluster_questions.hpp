@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The questions of `accel config`, in the order of the reference's.
+// The questions of `accel config`, in the order of Accelerate's.
 #pragma once
 
 #include "cli/questions.hpp"
@@ -7,7 +7,7 @@
 
 namespace accel::program {
 
-// The configuration that the answers describe, with the names of the reference's files.
+// The configuration that the answers describe, with the names of Accelerate's files.
 Json ask_for_cluster(const Questions& ask, size_t num_gpus);
 
 }  // namespace accel::program

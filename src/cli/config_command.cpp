@@ -116,7 +116,8 @@ int ask(const std::string& path) {
       " without questions");
   const std::string place = questions.choice("Where do trainings run?", {"This machine", "AWS (Amazon SageMaker)"});
   require(place == "This machine", Status::kUnsupported,
-          "this version starts nothing on SageMaker, and so asks nothing about it; files for it are read and kept");
+          "this version starts nothing on SageMaker, and so asks nothing about it; files for it are read and left as "
+          "they are");
   const Json answers = file_form(ask_for_cluster(questions, launch::visible_gpus(launch::visible_gpu_ids()).size()));
   write_configuration(path, answers);
   std::printf("accel configuration saved at %s\n", path.c_str());

@@ -117,7 +117,7 @@ void declare_serve(CLI::App& app, ServeArguments& arguments) {
       "Requests that get tokens at a time; others wait. Default 16")
       ->check(in_range(int64_t{1}, int64_t{65536}));
   add("Limits", "--max-cached-tokens,--max_cached_tokens", arguments.max_cached_tokens, "N",
-      "Tokens whose keys and values are kept, of all requests; 0: as many as they need. Default 0")
+      "Tokens whose keys and values are cached, of all requests; 0: as many as they need. Default 0")
       ->check(in_range(int64_t{0}, kMostTokens));
   add("Limits", "--max-tokens,--max_tokens", arguments.max_tokens, "N", "Most new tokens of a request. Default 4096")
       ->check(in_range(int64_t{1}, kMostTokens));
@@ -128,7 +128,7 @@ void declare_serve(CLI::App& app, ServeArguments& arguments) {
       "Time for a client to send its request, and to read what it has been sent. Default 30")
       ->check(in_range(1, 86400));
   add("Limits", "--stop-timeout,--stop_timeout", arguments.stop_timeout, "SECONDS",
-      "Time for answers that have begun when the server is told to stop. Default 30")
+      "Time for answers that have begun when the server gets SIGTERM. Default 30")
       ->check(in_range(0, 86400));
   declare_model(app, arguments.model);
   add_help(app, " FOLDER [OPTION ...]");

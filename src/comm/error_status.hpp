@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Status of an exception of any class, by which ranks tell each other of it, and callers are told.
+// Status of an exception of any class, by which ranks notify each other, and callers get it.
 #pragma once
 
 #include <c10/util/Exception.h>

@@ -8,7 +8,7 @@
 namespace accel::comm {
 namespace {
 
-// The groups that have failed late and may not have told yet.
+// The groups that have failed late and may not have reported yet.
 struct FailedGroups {
   std::mutex mutex;
   std::vector<std::weak_ptr<LateFailure>> groups;

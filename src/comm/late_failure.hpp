@@ -15,7 +15,7 @@ namespace accel::comm {
 // The late failure of one group. Any thread may call any of these at any time.
 class LateFailure : public std::enable_shared_from_this<LateFailure> {
  public:
-  // Keeps the first one that nobody has heard of: later ones mostly follow from it.
+  // Keeps the first one that was not reported yet: later ones mostly follow from it.
   void set(const std::exception_ptr& error, c10::DeviceType device);
   // Throws it, once.
   void rethrow() {

@@ -38,7 +38,7 @@ class Mesh {
   // Whether this rank is the first of those that differ from it along `axes`, and have its coordinates along `others`.
   // Both may be empty.
   bool is_first_along(const std::string& axes, const std::string& others) const;
-  // The same along all axes of the mesh.
+  // Answers this along all axes of the mesh.
   bool is_first_along_others(const std::string& others) const;
   // The group of the ranks that differ from this one only in these axes, ordered by coordinate. The first call with
   // these axes is collective among its members; later ones return the same group.

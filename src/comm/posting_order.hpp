@@ -18,7 +18,7 @@ class PostingOrder {
 
   // Runs `post` now, or on the thread that ends the turn of the call before it.
   void post(Post post);
-  // Called by the call that has kept its turn.
+  // Called by the call that has its turn.
   void end_turn();
   // Blocks until it is the turn of a call that needs no turn of its own.
   void wait_for_turn() const;

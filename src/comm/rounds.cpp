@@ -44,7 +44,7 @@ struct StartedCall : std::enable_shared_from_this<StartedCall> {
       if (!post() && has_turn) order.end_turn();
       return;
     }
-    round.finish = nullptr;  // what it held is free before anybody hears of the end
+    round.finish = nullptr;  // what it held is free before anybody is notified of the end
     work->complete(std::move(outcome.result), error);
     if (has_turn) order.end_turn();
   }

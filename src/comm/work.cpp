@@ -15,7 +15,7 @@ void Work::complete(c10::IValue result, const std::exception_ptr& error) noexcep
     ending_ = true;
     backend_wait.swap(backend_wait_);
   }
-  backend_wait = nullptr;  // what it held is free before anybody hears of the end
+  backend_wait = nullptr;  // what it held is free before anybody is notified of the end
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     result_ = std::move(result);

@@ -6,7 +6,7 @@
 //   ddp:                         # fields of accel_ddp_options_t
 //     bucket_cap_mb: 50
 //
-// A section has the name of the struct without "accel_" and "_options_t". A file that the reference's questionnaire
+// A section has the name of the struct without "accel_" and "_options_t". A file that Accelerate's questionnaire
 // wrote is read as well, with its names (config/reference_configuration.hpp). Errors name the file and the line.
 #pragma once
 
@@ -23,7 +23,7 @@ class ConfigurationFile {
   struct Entry {
     std::string text;
     std::string place;  // "job.yaml:3"
-    std::string name;   // which it has there: that of the field, or another one of the reference
+    std::string name;   // which it has there: that of the field, or another one of Accelerate
   };
 
   // Throws kNotFound or kIo if the file cannot be read; kInvalidArgument if it has another form, a duplicate name or an

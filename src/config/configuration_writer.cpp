@@ -13,7 +13,7 @@
 namespace accel {
 namespace {
 
-// Two spaces a level, as the reference has it.
+// Two spaces a level, as Accelerate has it.
 void print_indented(const Json& value, const std::string& indent, std::string& out) {
   const std::string inner = indent + "  ";
   const char* separator = "";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes configuration files of `accel launch` in the form of the reference's.
+// Writes configuration files of `accel launch` in the form of Accelerate's.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace accel {
 
-// Writes the form of the reference's files: sorted by name, without nulls and empty sections. Old names are left out.
+// Writes the form of Accelerate's files: sorted by name, without nulls and empty sections. Old names are left out.
 Json file_form(const LaunchConfiguration& configuration);
 Json file_form(const Json& configuration);
 

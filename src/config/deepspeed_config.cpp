@@ -27,7 +27,7 @@ const OptionField& deepspeed_field(std::string_view name) {
   return *std::find_if(table.begin(), table.end(), [name](const OptionField& field) { return name == field.name; });
 }
 
-// Whether the environment or the file has this word of the reference for a setting that is not given.
+// Whether the environment or the file has this word of Accelerate for a setting that is not given.
 template <typename T>
 bool says(const char* word, const char* name, const Setting<T>& setting) {
   if (!setting.is_default()) return false;
@@ -36,7 +36,7 @@ bool says(const char* word, const char* name, const Setting<T>& setting) {
   return written && strcasecmp(written->text.c_str(), word) == 0;
 }
 
-// Fields of the reference's configuration file that a file of DeepSpeed decides as well.
+// Fields of Accelerate's configuration file that a file of DeepSpeed decides as well.
 void refuse_fields_beside_a_file() {
   const auto written = environment_text("ACCELERATE_CONFIG_DS_FIELDS");
   if (!written) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configuration file of `accel launch`, as the reference's classes hold it: names of older versions are converted,
+// The configuration file of `accel launch`, as Accelerate's classes hold it: names of older versions are converted,
 // what is not written has its default.
 #pragma once
 
@@ -25,7 +25,7 @@ struct LaunchConfiguration {
 
   std::string path;
   bool is_sagemaker = false;
-  std::vector<Value> values;      // outside of sections, in the order of the reference's class
+  std::vector<Value> values;      // outside of sections, in the order of Accelerate's class
   std::vector<Section> sections;  // those that the class has, empty ones too
   std::vector<Section> own;       // of the library ("ddp"; "" has options of accel_state_options_t), which ranks read
 

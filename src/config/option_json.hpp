@@ -13,7 +13,7 @@ namespace accel {
 void unset_options(const OptionTable& table, void* options, size_t size);
 
 // Writes a struct of at most `size` bytes: the fields of the JSON object, all others unset. Texts, and structs that a
-// field points to, are kept until the process ends, one copy of each content.
+// field points to, are stored until the process ends, one copy of each content.
 void options_from_json(const OptionTable& table, const std::string& json, void* options, size_t size);
 
 }  // namespace accel

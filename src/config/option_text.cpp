@@ -43,7 +43,7 @@ bool can_have(const OptionField& field, const std::string& value) {
   return false;
 }
 
-// The reference has other words for some choices.
+// Accelerate has other words for some choices.
 std::string word_of_choice(const std::string& written) {
   constexpr std::pair<const char*, const char*> kWords[] = {{"allgather", "all_gather"}, {"alltoall", "ring"}};
   for (const auto& [of_reference, own] : kWords)

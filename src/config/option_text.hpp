@@ -15,7 +15,7 @@ std::string expected_text(const OptionField& field);
 // "no, fp16"
 std::string choice_names(const OptionField& field, const char* separator);
 
-// By its name in any case or by its number, as the reference reads them; null if there is none.
+// By its name in any case or by its number, as Accelerate reads them; null if there is none.
 const OptionChoice* find_choice(const OptionField& field, const std::string& written);
 
 // Throws otherwise: "NAME is 'VALUE'", the source unless it is empty, and what was expected.

@@ -30,9 +30,9 @@ std::optional<OptionText> find_written_option(const OptionTable& table, const Op
 std::optional<OptionText> find_option_text(const OptionTable& table, const OptionField& field,
                                            const ConfigurationFile* file);
 
-// Sets the fields of a struct of the header that the call left unset. Texts are kept until the process ends.
+// Sets the fields of a struct of the header that the call left unset. Texts are stored until the process ends.
 void resolve_options(const OptionTable& table, void* options);
-// Those of a struct of the application, which may be of another version. `name` is the parameter's.
+// The fields of a struct of the application, which may be of another version. `name` is the parameter's.
 void resolve_given_options(const OptionTable& table, void* given, const char* name);
 
 namespace precedence {

@@ -58,7 +58,7 @@ LauncherEnvironment launcher_environment() {
   return result;
 }
 
-// The order of names is the reference's: torchrun first, then the MPI launchers; Slurm comes last, since a job inside
+// The order of names is Accelerate's: torchrun first, then the MPI launchers; Slurm comes last, since a job inside
 // an allocation carries its variables even when another launcher started it.
 void resolve_rank_info(StateSettings& settings) {
   const bool given_place = !settings.process_index.is_default() || !settings.num_processes.is_default();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configuration files of the reference, as its questionnaire writes them: what their names (config/reference_names.hpp)
+// Configuration files of Accelerate, as its questionnaire writes them: what their names (config/reference_names.hpp)
 // mean to the library.
 //
 //   compute_environment: LOCAL_MACHINE     # of the launcher, which starts the ranks
@@ -38,7 +38,7 @@ ReferenceMeaning reference_meaning(std::string_view name, const std::string& wri
 // Whether a distributed_type is that of files whose section megatron_lm_config counts.
 bool is_megatron(std::string_view distributed_type);
 
-// A file with one of these names is one of the reference, where the number of processes and the address of the first
+// A file with one of these names is one of Accelerate, where the number of processes and the address of the first
 // are for the launcher.
 bool is_name_of_reference_files(std::string_view name);
 constexpr std::string_view kOfTheLauncher[] = {"num_processes", "main_process_ip", "main_process_port"};

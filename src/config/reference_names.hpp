@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names in configuration files of the reference, as its questionnaire and its classes have them: which values they
+// The names in configuration files of Accelerate, as its questionnaire and its classes have them: which values they
 // take, what holds without them, and which option of the library they are.
 #pragma once
 
@@ -33,10 +33,10 @@ struct ReferenceNames {
   const ReferenceName* end() const { return names + size; }
 };
 
-// Outside of sections in the order of the reference's classes.
+// Outside of sections in the order of Accelerate's classes.
 ReferenceNames all_reference_names();
 
-// Whether it is a section whose names are those of the reference.
+// Whether it is a section whose names are those of Accelerate.
 bool is_reference_section(std::string_view name);
 // Null if there is none; then `known` has the names that there are. In some sections names may lack the prefix that
 // they have as options ("sharding_strategy").

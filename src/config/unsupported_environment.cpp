@@ -10,7 +10,7 @@ namespace accel {
 namespace {
 
 // A variable that turns on a feature which this library does not have. Variables that only describe such a feature are
-// not listed: without it they have no effect, in the reference neither.
+// not listed: without it they have no effect, in Accelerate neither.
 struct Variable {
   const char* name;
   const char* without;  // its value that asks for nothing; null: it is yes or no, and no asks for nothing
@@ -29,7 +29,7 @@ constexpr const char* kSizesOfMesh[] = {"PARALLELISM_CONFIG_DP_REPLICATE_SIZE", 
                                         "PARALLELISM_CONFIG_TP_SIZE", "PARALLELISM_CONFIG_CP_SIZE",
                                         "PARALLELISM_CONFIG_SP_SIZE"};
 
-// Without a type the reference takes it as one of several machines.
+// Without a type Accelerate takes it as one of several machines.
 bool asks_for_sagemaker() {
   return environment_flag("ACCELERATE_USE_SAGEMAKER").value_or(false) &&
          !environment_text("ACCELERATE_SAGEMAKER_DISTRIBUTED_TYPE");

@@ -147,7 +147,7 @@ bool is_one_of(std::string_view text, std::initializer_list<std::string_view> na
   return std::find(names.begin(), names.end(), text) != names.end();
 }
 
-// A number of JSON is kept with its digits; others that YAML has ("+1", ".5", "1_000", "0x10") get JSON's.
+// A number of JSON keeps its digits; others that YAML has ("+1", ".5", "1_000", "0x10") get JSON's.
 std::optional<Json> yaml_number(const std::string& written) {
   std::string digits = written;
   digits.erase(std::remove(digits.begin(), digits.end(), '_'), digits.end());

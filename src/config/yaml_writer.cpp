@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// print_yaml(): the form of the reference's own files, so that both read what the other wrote.
+// print_yaml(): the form of Accelerate's own files, so that both read what the other wrote.
 #include <yaml.h>
 
 #include <algorithm>

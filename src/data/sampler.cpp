@@ -48,7 +48,7 @@ at::Tensor random_order(int64_t length, const RandomDraw& draw, at::Generator& g
       parts.push_back(at::randint(length, {std::min(left, kReplacementBlock)}, generator, at::kLong));
   } else {
     for (int64_t pass = 0; pass < samples / length; ++pass) parts.push_back(at::randperm(length, generator, at::kLong));
-    // The reference draws a last permutation even when it takes nothing of it,
+    // torch draws a last permutation even when it takes nothing of it,
     // which only a generator that continues can tell.
     parts.push_back(at::randperm(length, generator, at::kLong).narrow(0, 0, samples % length));
   }

@@ -20,7 +20,7 @@ WorkerPool::WorkerPool(Read read, int64_t begin, int64_t workers, int64_t depth)
       next_(begin),
       taken_(begin) {
   try {
-    threads_.reserve(static_cast<size_t>(workers));  // so that each that was started is kept, and joined
+    threads_.reserve(static_cast<size_t>(workers));  // so that each that was started is stored, and joined
     for (int64_t i = 0; i < workers; ++i) threads_.push_back(background_thread("accel-data", [this] { run(); }));
   } catch (const Error& error) {
     const size_t started = threads_.size();

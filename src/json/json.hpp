@@ -29,7 +29,7 @@ class Json {
   // Finite. A double has a point or an exponent, which distinguishes it from an integer.
   static Json number(int64_t number);
   static Json number(double number);
-  // The digits are kept as they stand in the document.
+  // The digits stay as they are in the document.
   static Json number_of(std::string digits) { return Json(Number{std::move(digits)}); }
 
   // Null if the value is of another kind.

@@ -44,7 +44,7 @@ at::Tensor CachedResults::take(uint64_t call) {
   require(
       static_cast<uint32_t>(kept.tensor._version()) == kept.version, Status::kUnsupported,
       "the result of matmul number ", next_ - 1, " of shape ", kept.tensor.sizes(),
-      " was changed in place and cannot be kept; recompute all instead, or use the operator that makes a new tensor");
+      " was changed in place and cannot be cached; recompute all instead, or use the operator that makes a new tensor");
   return alias_of(kept.tensor);
 }
 

@@ -16,8 +16,8 @@ namespace accel::kernels {
 
 class CachedResults {
  public:
-  // In the scope, which is bound to its thread, operators keep their results, or take those that were kept, in the same
-  // order. Null: neither. Scopes nest.
+  // In the scope, which is bound to its thread, operators keep their results, or take those that were cached, in the
+  // same order. Null: neither. Scopes nest.
   class Scope {
    public:
     explicit Scope(CachedResults* results, bool takes = false);
@@ -31,8 +31,8 @@ class CachedResults {
 
   static CachedResults* current();
 
-  // Returns what `compute` returns, a tensor or a tuple of tensors, or the result that was kept in the forward. `call`
-  // identifies the operator and the shapes of its inputs; another one than in the forward is an error.
+  // Returns what `compute` returns, a tensor or a tuple of tensors, or the result that was cached in the forward.
+  // `call` identifies the operator and the shapes of its inputs; another one than in the forward is an error.
   template <typename Compute>
   auto keep_or_take(uint64_t call, const Compute& compute) -> decltype(compute());
 
@@ -89,7 +89,7 @@ uint64_t add_to_call(uint64_t call, const Other&) {
   return call;
 }
 
-// The kernel of an operator, for the dispatcher, with results that can be kept.
+// The kernel of an operator, for the dispatcher, with results that can be cached.
 template <auto kKernel>
 struct WithKeptResults;
 template <typename Result, typename... Arguments, Result (*kKernel)(c10::DispatchKeySet, Arguments...)>

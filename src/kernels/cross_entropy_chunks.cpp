@@ -98,7 +98,7 @@ class ChunkLoop {
     at::Tensor losses;
     LinearGradients* gradients = nullptr;  // of sum(loss * row_factor)
   };
-  // `row_sums` are those of the rows that have a class: kept if they are empty, otherwise taken. Null: neither.
+  // `row_sums` are those of the rows that have a class: saved if they are empty, otherwise taken. Null: neither.
   void run(const Results& results, const at::Tensor& row_factor, at::Tensor* row_sums = nullptr) const {
     const int64_t chunk = std::min(rows_of_chunk(problem_), rows_.count());
     if (chunk == 0) return;

@@ -20,7 +20,7 @@
 namespace accel::launch {
 
 // With this exit status (EX_TEMPFAIL) a rank says that it has stopped on purpose and can be started again later, for
-// example behind a checkpoint that it wrote because it was told to end. It is not a failure.
+// example behind a checkpoint that it wrote because it got SIGTERM. It is not a failure.
 constexpr int kRequeueStatus = 75;
 
 // Changes how a rank is started.
@@ -55,7 +55,7 @@ class Job {
   const std::optional<Deadline>& grace() const { return ending_.grace(); }
   void kill_late();
 
-  // The local rank that failed first, and not because it was told to end.
+  // The local rank that failed first, and not because it got SIGTERM.
   const std::optional<size_t>& first_failure() const { return first_failure_; }
   const ProcessEnd& end_of(size_t local_rank) const { return *ranks_[local_rank].end(); }
   int global_rank(size_t local_rank) const { return host_ranks_.first_rank + static_cast<int>(local_rank); }

@@ -79,7 +79,7 @@ std::vector<at::Tensor> gradients_of(const Inputs& like, const Inputs& returned,
   return gradients;
 }
 
-// Makes the same structure with empty tensors that only have requires_grad, to be kept by the graph.
+// Makes the same structure with empty tensors that only have requires_grad, to be held by the graph.
 Inputs detached_like(const Inputs& values) {
   Inputs like;
   for (const c10::IValue& value : values)

@@ -52,7 +52,7 @@ class CallOrder {
   std::vector<size_t> first_;  // the order of the first pass, which has each block
   std::vector<size_t> order_;
   size_t next_ = 0;               // in order_
-  std::vector<Call> calls_;       // in this pass, and in former ones that were kept
+  std::vector<Call> calls_;       // in this pass, and in former ones that were saved
   size_t pass_ = 0;               // where this pass begins in calls_
   size_t backward_position_ = 0;  // in calls_: calls before it whose backward has not begun are still to come
 };

@@ -27,7 +27,7 @@ thread_local const DeferredProducts::Scope* innermost_products = nullptr;
 
 at::Tensor rows_of(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
 
-// Whether somebody hears of the parameter's gradient, or changes it.
+// Whether a hook receives the parameter's gradient, or changes it.
 bool has_hooks(const at::Tensor& parameter) {
   namespace impl = torch::autograd::impl;
   if (!impl::hooks(parameter).empty() || impl::post_acc_grad_hooks(parameter) != nullptr) return true;
@@ -58,7 +58,7 @@ std::optional<at::ScalarType> half_dtype(c10::DeviceType device) {
 at::Tensor cast(const at::Tensor& tensor, std::optional<at::ScalarType> half) {
   const bool stays = !half || !tensor.defined() || !tensor.is_floating_point() || tensor.scalar_type() == at::kDouble;
   if (stays) return tensor;
-  // The mark of what autocast casts itself, by which casts are kept.
+  // The mark of what autocast casts itself, by which casts are cached.
   const c10::impl::ExcludeDispatchKeyGuard in_autocast(
       at::autocast::get_autocast_dispatch_key_from_device_type(tensor.device().type()));
   return tensor.to(*half);

@@ -141,7 +141,7 @@ class LinearCrossEntropyBackward final : public Node {
     if (!loss_gradient.defined()) return variable_list(3);
     require(!is_released_, Status::kInvalidState,
             "accel::linear_cross_entropy was differentiated a second time; expected one backward for each call, or a "
-            "graph that is kept");
+            "retained graph");
     LinearGradients made;
     {
       const PlainOperators plain;
@@ -228,7 +228,7 @@ at::Tensor linear_cross_entropy(const at::Tensor& given_input, const at::Tensor&
   const auto cast = [&](const at::Tensor& tensor) {
     if (!autocast || !tensor.defined()) return tensor;
     const c10::DeviceType device = tensor.device().type();
-    // The mark of what autocast casts itself, by which casts are kept.
+    // The mark of what autocast casts itself, by which casts are cached.
     const c10::impl::ExcludeDispatchKeyGuard in_autocast(
         at::autocast::get_autocast_dispatch_key_from_device_type(device));
     return at::autocast::cached_cast(*autocast, tensor, device);

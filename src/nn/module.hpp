@@ -64,7 +64,7 @@ class Module : public ModuleMembers, public std::enable_shared_from_this<Module>
   // The model as a chain, to be called while the model lives; empty: it is none.
   virtual ModuleChain chain() { return {}; }
 
-  // Of the whole tree, each once; without building the names. See module_walks.hpp for other walks.
+  // Parameters of the whole tree, each once; without building the names. See module_walks.hpp for other walks.
   std::vector<at::Tensor> parameters() const;
 
   // "layers.0.mlp"; "" is the module itself. An error names the missing part of the path.

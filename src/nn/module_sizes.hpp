@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes of modules in bytes, as estimates of the reference count them: truth values are bits, tied parameters count
+// Sizes of modules in bytes, as estimates of Accelerate count them: truth values are bits, tied parameters count
 // once.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Open step: a step of which only a device knows whether it is skipped. Its work changes nothing there if a flag is
-// set, and the host takes back what it has counted when it hears of that.
+// set, and the host takes back what it has counted when it reads that.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -211,7 +211,7 @@ bool ParameterOptimizer::step_unless(const std::shared_ptr<precision::OverflowFl
 }
 
 // States that are in files are read a window ahead, while the one before it is updated. On devices windows limit the
-// lists that rules need for a step, and the values that are kept until it is known whether the step is skipped.
+// lists that rules need for a step, and the values that are saved until it is known whether the step is skipped.
 void ParameterOptimizer::update_in_windows(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs) {
   const auto element_size = static_cast<int64_t>(pairs[0].parameter.element_size());
   const std::optional<size_t> kept_bytes = progress_.latest.most_bytes(*rule_);

@@ -49,8 +49,8 @@ void UpdateRecording::count(const at::Tensor& step) { counts_.push_back(step); }
 
 at::Tensor UpdateRecording::numbers(size_t count, at::ScalarType dtype, std::function<void(double*)> compute) {
   require(!at::isReducedFloatingType(dtype), Status::kUnsupported, "a captured step updates ", dtype,
-          " parameters by numbers of the host, of which that has too few digits; expected master weights or stochastic "
-          "rounding");
+          " parameters by float32 numbers of the host, which this dtype cannot represent; expected master weights or "
+          "stochastic rounding");
   const size_t begin = values_.size();
   require(begin + count <= static_cast<size_t>(on_device_.numel()), Status::kUnsupported,
           "a captured step updates the same parameters many times; expected one update of each");

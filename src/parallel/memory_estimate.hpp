@@ -20,7 +20,7 @@ namespace accel::parallel {
 // Bytes by what they are for.
 struct MemoryUse {
   int64_t parameters = 0;           // as they are stored: all, or this rank's shards
-  int64_t parameter_copies = 0;     // in the precision of the computation, kept from step to step
+  int64_t parameter_copies = 0;     // in the precision of the computation, saved from step to step
   int64_t buffers = 0;              // of the model
   int64_t optimizer_states = 0;     // of the parameters above
   int64_t gathered_parameters = 0;  // whole ones, used or on their way

@@ -62,7 +62,7 @@ bool is_sharded(int64_t ranks, const FsdpSettings& settings) {
   return ranks > 1 && settings.enabled.value_or(false) && settings.sharding_strategy != ShardingStrategy::kNoShard;
 }
 
-// Whether communication has processors beside those that compute, where it is not told. Ranks that did not agree would
+// Whether communication has processors beside those that compute, where it is not set. Ranks that did not agree would
 // cut products into other chunks.
 bool overlaps(const TensorParallelSettings& settings, comm::Communicator& ranks, c10::Device device) {
   if (settings.overlap != Overlap::kAuto) return settings.overlap == Overlap::kYes;

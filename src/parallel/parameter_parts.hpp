@@ -31,7 +31,7 @@ class ParameterParts {
 
   // Inner modules first.
   virtual std::vector<ShardedModule> sharded_modules() const = 0;
-  // What allocates the states of an optimizer for a parameter, like it; nothing: ordinary memory.
+  // Allocates the states of an optimizer for a parameter, like it; nothing: ordinary memory.
   virtual optim::StateMemory state_memory() const = 0;
   virtual StateDictType state_dict_type() const = 0;
   // Collective, outside of forwards and backwards: the whole values of parameters, each into contiguous memory of its

@@ -41,7 +41,7 @@ class PlacedParameters {
   // Whether placements say how the ranks along each of these axes share the module, or the models that its parameters
   // belong to; axes of size 1 share nothing.
   bool describe_parts(const nn::Module& module, const std::string& axes) const;
-  // The same of any parameter of these models.
+  // The axes of any parameter of these models.
   std::string axes() const;
   // The axes along which ranks have different parts of models, whether placements say it or only the program knows:
   // pipeline and tensor, where the mesh has them.

@@ -31,7 +31,7 @@ struct PipelineLoss {
 struct PipelineBatch {
   c10::IValue inputs;                  // of the model, a tuple; the first stage needs them, others may have none
   c10::IValue targets;                 // of the loss; the last stage needs them, if the loss does
-  std::exception_ptr error = nullptr;  // why this rank cannot read its batch: thrown in its stages, so all ranks hear
+  std::exception_ptr error = nullptr;  // why this rank cannot read its batch: thrown in its stages, so all ranks get it
 };
 
 // A tensor in the state of a model in stages, whichever rank has it.

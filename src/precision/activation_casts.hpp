@@ -3,7 +3,7 @@
 // activation, such as those for attention's query, key and value, share its cast; each has its own in the graph, so
 // that gradients are added as without sharing.
 //
-// Nothing is kept alive: a cast is shared while a graph holds it for a backward, and is made again otherwise. Changes
+// Nothing is held alive: a cast is shared while a graph holds it for a backward, and is made again otherwise. Changes
 // are seen by the versions of activation and cast, as autograd sees them.
 #pragma once
 

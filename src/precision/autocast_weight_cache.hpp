@@ -5,7 +5,7 @@
 //
 // A cast is valid while the weight has the same memory and version: LibTorch and this library increment a tensor's
 // version with each change. Writes of the application by address (tensor/external_alias.hpp) do not, so casts of such
-// weights are kept within one accumulation window only.
+// weights are cached within one accumulation window only.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -33,7 +33,7 @@ struct BackoffRules {
 
 // The scale as it changes from step to step.
 struct LossScale {
-  float value = 1;  // in float32, as the reference has it
+  float value = 1;  // in float32, as torch has it
   int64_t growth_tracker = 0;
   int64_t tolerated = 1;  // overflows until it shrinks
 };
@@ -45,7 +45,7 @@ struct DeviceLossScale {
   at::Tensor tolerated;       // int32
 };
 
-// Where gradients are on a device the scale changes there, by the flag of each step, and the host follows when it hears
+// Where gradients are on a device the scale changes there, by the flag of each step, and the host follows when it reads
 // of the flags: nothing waits but a question for the scale.
 class GradScaler final : public tensor::Stateful {
  public:

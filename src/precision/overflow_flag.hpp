@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Overflow flag: whether gradients have infinities or NaN. Work of their device reads it there, and the host hears of
+// Overflow flag: whether gradients have infinities or NaN. Work of their device reads it there, and the host reads
 // it when the device has got that far.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scale recording: loss scaling of a step that a device records and does again. The scale stays in the memory that the
-// recording reads and changes, and the host hears of overflows after each time.
+// recording reads and changes, and the host reads overflows after each time.
 #pragma once
 
 #include <ATen/core/Tensor.h>

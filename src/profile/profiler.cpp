@@ -95,7 +95,7 @@ void Profiler::restart() {
 void Profiler::end(bool waits) {
   require_own_thread();
   if (std::exchange(has_ended_, true)) return;
-  std::exception_ptr failure;  // told when the other ranks do not wait for this one
+  std::exception_ptr failure;  // thrown when the other ranks do not wait for this one
   try {
     if (recorder_.is_recording()) finish_cycle();
   } catch (const std::exception&) {

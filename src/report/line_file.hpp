@@ -35,7 +35,7 @@ class LineFile {
 
   std::string path_;
   std::string begun_;         // the part of a line that has been read
-  bool is_too_long_ = false;  // that line, which is not kept
+  bool is_too_long_ = false;  // that line, which is not stored
   int64_t lines_ = 0;
   off_t offset_ = 0;
   ino_t inode_ = 0;

@@ -10,7 +10,7 @@
 
 namespace accel::report {
 
-// At most so many events of a file are kept, in 48 bytes each; the others are only counted.
+// At most so many events of a file are stored, in 48 bytes each; the others are only counted.
 inline constexpr size_t kMostTraceEvents = 2000000;
 
 struct TraceLane {

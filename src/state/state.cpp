@@ -367,7 +367,7 @@ std::string State::describe() const {
               "float32 products = ", tuned ? kernels::describe_matmul_dispatch() : "LibTorch's kernels",
               "\nbf16 products = ", tuned ? kernels::describe_emulation(at::kBFloat16) : "LibTorch's kernels", "\n",
               cost.empty() ? "" : "bf16 is emulated = " + cost + "\n", "memory of large CPU tensors = ",
-              compute_policy_.use_cached_memory ? "kept for the next" : "the C library's", "\n");
+              compute_policy_.use_cached_memory ? "cached for the next" : "the C library's", "\n");
 }
 
 }  // namespace accel::state

@@ -25,7 +25,7 @@ namespace accel::state {
 enum class DistributedType : int32_t {
   kNo = 0,
   kMultiCpu = 1,
-  kMultiGpu = 2,  // also of accelerators for which the reference has no type
+  kMultiGpu = 2,  // also of accelerators for which Accelerate has no type
   kMultiNpu = 3,
   kMultiMlu = 4,
   kMultiSdaa = 5,

@@ -47,7 +47,7 @@ c10::IValue send_to_device(const c10::IValue& value, c10::Device device, bool no
 c10::IValue convert_to_fp32(const c10::IValue& value);
 // Tensors become nested lists of numbers: bools and integers exactly, every floating type as a double.
 c10::IValue listify(const c10::IValue& value);
-// The number of rows of the first leaf; an empty container before it is an error, as in the reference.
+// The number of rows of the first leaf; an empty container before it is an error, as in Accelerate.
 int64_t find_batch_size(const c10::IValue& value);
 // The device of the first tensor.
 std::optional<c10::Device> find_device(const c10::IValue& value);

@@ -27,7 +27,7 @@ inline constexpr const char* kItems = "$items";  // of a map that has other keys
 // 2^53: larger integers are not exact for readers that store numbers as doubles.
 inline constexpr int64_t kLargestExactInteger = int64_t{1} << 53;
 
-// What becomes of values that JSON lacks.
+// The form of values that JSON lacks.
 struct JsonPolicy {
   enum class Form {
     kStrict,    // they are refused; a tuple is a list, a device or dtype its name

@@ -37,7 +37,7 @@ const PluginFunctions& functions() {
 
 PluginText plugin_text(std::string_view text) { return {text.data(), text.size()}; }
 
-// Collects what the plugin writes. No exception may pass through it, so a lack of memory is kept until the call is
+// Collects what the plugin writes. No exception may pass through it, so a lack of memory is saved until the call is
 // over.
 class CollectedText {
  public:

@@ -29,7 +29,7 @@ class ApplicationTrackers {
   const Trackers& running() const { return running_; }
   // To each that runs, by the rule of on_failure.
   void notify(TrackerEvent event, int64_t step, const Content& content);
-  // They are not told.
+  // They are not notified.
   void stop();
 
  private:

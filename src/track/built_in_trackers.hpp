@@ -24,7 +24,7 @@ struct BuiltIn {
 
 std::vector<BuiltIn> built_in_trackers();
 std::vector<std::string> built_in_names();
-// Whether the reference has a tracker of this name that is a package of Python, which only Python's programs can use.
+// Whether Accelerate has a tracker of this name that is a package of Python, which only Python's programs can use.
 bool is_package_of_python(const std::string& name);
 
 }  // namespace accel::track

@@ -57,7 +57,7 @@ class Record {
   int64_t step = kNoStep;
   double time = 0;       // seconds since 1970
   int destination = -1;  // the sink that gets it; -1: all
-  std::string name;      // of a table, or under which an artifact is kept
+  std::string name;      // of a table, or under which an artifact is stored
   std::string path;      // of an artifact
   Json document;         // a configuration, a step report, or {"columns", "rows"} of a table
   std::vector<Picture> pictures;

@@ -10,7 +10,7 @@
 
 namespace accel::track {
 
-// The run, as its trackers are told.
+// The run, as its trackers receive it.
 struct Run {
   std::string project;
   std::string name;

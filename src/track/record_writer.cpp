@@ -59,7 +59,7 @@ RecordWriter::~RecordWriter() {
   }
   try {
     finish(/*finished=*/false);
-  } catch (const std::exception&) {  // the owner ends it before, and hears of it
+  } catch (const std::exception&) {  // the owner ends it before, and gets the error
   }
 }
 
@@ -119,7 +119,7 @@ void RecordWriter::finish(bool finished) {
 void RecordWriter::release_at_exit(std::chrono::seconds longest_wait) {
   try {
     wait_for(Command::kRelease, longest_wait);
-  } catch (const std::exception&) {  // nobody is left to hear of it
+  } catch (const std::exception&) {  // nobody is left to receive it
   }
 }
 

@@ -181,7 +181,7 @@ void Trackers::start(const TrackingStart& start) {
         record.document = start.configuration;
       });
   } catch (...) {
-    applications_.stop();  // they have heard of nothing
+    applications_.stop();  // they have received nothing
     finish();
     throw;
   }

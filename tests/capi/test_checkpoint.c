@@ -94,7 +94,7 @@ static void test_map_location(void **state) {
   accel_value_dispose(&tensors);
 }
 
-/* As the reference's save_model: one tensor, and {second name: first name} in the metadata. */
+/* As Accelerate's save_model: one tensor, and {second name: first name} in the metadata. */
 static void test_ties_and_metadata(void **unused) {
   (void)unused;
   const float numbers[2] = {1, 2};
@@ -148,7 +148,7 @@ static void count_warnings(int32_t level, const char *message, void *counter) {
   if (level == ACCEL_LOG_WARNING && strstr(message, "has no metadata") != NULL) ++*(int *)counter;
 }
 
-/* By the metadata, as in the reference. */
+/* By the metadata, as in Accelerate. */
 // Regression: `accel_load_state_dict()` did not look at the metadata, and had no device map.
 static void test_whose_weights(void **state) {
   (void)state;

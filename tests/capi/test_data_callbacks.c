@@ -197,11 +197,11 @@ static void streams_have_no_numbers(void **state) {
   assert_ok(accel_dataset_create_stream(begin_numbers, next_number, NULL, NULL, &next, NULL, 7, 1, &counted));
   assert_int_equal(accel_dataset_length(counted), 7);
   assert_int_equal(accel_dataset_length(stream), -1);
-  assert_message("a stream whose length is not known");
-  expect_no_item(stream, 0, ACCEL_ERROR_UNSUPPORTED, "is a stream");
-  assert_fails(accel_dataset_subset(stream, 0, 1, &refused), ACCEL_ERROR_UNSUPPORTED, "dataset is a stream");
-  assert_fails(accel_dataset_concatenate(&stream, 1, &refused), ACCEL_ERROR_UNSUPPORTED, "datasets[i] is a stream");
-  assert_fails(accel_dataset_as_stream(stream, 1, &refused), ACCEL_ERROR_UNSUPPORTED, "dataset is a stream");
+  assert_message("the dataset is iterable and its length is not known");
+  expect_no_item(stream, 0, ACCEL_ERROR_UNSUPPORTED, "is iterable");
+  assert_fails(accel_dataset_subset(stream, 0, 1, &refused), ACCEL_ERROR_UNSUPPORTED, "dataset is iterable");
+  assert_fails(accel_dataset_concatenate(&stream, 1, &refused), ACCEL_ERROR_UNSUPPORTED, "datasets[i] is iterable");
+  assert_fails(accel_dataset_as_stream(stream, 1, &refused), ACCEL_ERROR_UNSUPPORTED, "dataset is iterable");
   assert_fails(accel_dataset_create_stream(begin_numbers, next_number, NULL, NULL, &next, NULL, -2, 1, &refused),
                ACCEL_ERROR_INVALID_ARGUMENT, "length is -2");
   assert_fails(accel_dataset_create_stream(begin_numbers, next_number, NULL, NULL, &next, NULL, 3, 0, &refused),

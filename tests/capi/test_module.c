@@ -353,7 +353,7 @@ static void test_no_grad(void **state) {
   accel_module_release(module);
 }
 
-/* The reference gives for {a: {b, c}, d: {e}, and a again as f below d} the paths a.b, a.c, a, d.e, d.f.b, d.f.c, d.f,
+/* Accelerate gives for {a: {b, c}, d: {e}, and a again as f below d} the paths a.b, a.c, a, d.e, d.f.b, d.f.c, d.f,
  * d, "". */
 static void test_bottom_up(void **state) {
   (void)state;

@@ -287,7 +287,7 @@ static void test_cpu_settings(void **unused) {
   assert_ok(accel_state_create(&options, &state));
   assert_ok(accel_state_describe(state, &text));
   assert_non_null(strstr(text.data, "float32 products = oneDNN\n"));
-  assert_non_null(strstr(text.data, "memory of large CPU tensors = kept for the next\n"));
+  assert_non_null(strstr(text.data, "memory of large CPU tensors = cached for the next\n"));
   accel_buffer_dispose(&text);
   accel_state_release(state);
   state = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokenizers. tests/engine/tokenizers_test.cpp compares the ids themselves with those of the reference. */
+/* Tokenizers. tests/engine/tokenizers_test.cpp compares the ids themselves with those of the tokenizers library. */
 #include "capi_test.h"
 
 static const char *const words =

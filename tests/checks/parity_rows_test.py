@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of docs/parity have a line for each feature of the reference that is not the same here, under its name, in the order of the
+"""The pages of docs/parity have a line for each feature of Accelerate that is not the same here, under its name, in the order of the
 rows; and none says that something is not in C which the header has under that name. A feature that is the same has no line, and names
 tests that show it. The tests that are named, there and behind "Test:" in a line, exist.
 

@@ -45,7 +45,7 @@ def write_safetensors(path, shapes, dtype="F32", bytes_per_element=4):
 
 
 def size_text(size):
-    """As the reference's convert_bytes()."""
+    """As Accelerate's convert_bytes()."""
     for unit in ("bytes", "KB", "MB", "GB"):
         if size < 1024:
             return f"{round(size, 2)} {unit}"

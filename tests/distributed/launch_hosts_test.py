@@ -212,7 +212,7 @@ class Ending(HostsTest):
                 hosts[number].process.terminate()
             errors = self.expect(hosts, 75, 75)
             for number in (0, 1):
-                self.assertIn("stopped by SIGTERM" if number in told else "was told to stop by SIGTERM", errors[number])
+                self.assertIn("stopped by SIGTERM" if number in told else "received SIGTERM", errors[number])
             for file in self.folder.iterdir():
                 file.unlink()
 

@@ -157,7 +157,7 @@ def split_memory(accel, program):
 def mesh(accel, program):
     os.environ["PARALLELISM_CONFIG_TP_SIZE"] = "2"
     launch(accel, program, 4, "mesh")
-    # Sizes of 1 alone, as the reference's launcher sets them: all ranks are replicas.
+    # Sizes of 1 alone, as Accelerate's launcher sets them: all ranks are replicas.
     os.environ.update(PARALLELISM_CONFIG_TP_SIZE="1", PARALLELISM_CONFIG_DP_REPLICATE_SIZE="1")
     launch(accel, program, 2, "ddp")
 

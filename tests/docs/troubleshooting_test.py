@@ -104,7 +104,7 @@ PROVOKED = {
     f"RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 python3 -c '{STATE}'": ["... processes are on this host and MASTER_ADDR is not set"],
     "accel launch --num-machines 2 --machine-rank 1 --main-process-ip 127.0.0.1 --main-process-port $PORT --num-processes 2 --rdzv-timeout 1 -- true": [
         "this host cannot reach the coordinator at ..."],
-    f"accel launch --num-processes 2 -- sh -c '{ENDS_LATE}'": ["ended when told to", "killed, often by the out-of-memory killer"],
+    f"accel launch --num-processes 2 -- sh -c '{ENDS_LATE}'": ["ended after SIGTERM", "killed, often by the out-of-memory killer"],
     "accel launch --num-processes 2 -- sh -c 'kill -ABRT $$'": ["SIGABRT: aborted, by a failed assertion or an uncaught exception"],
     f"ACCEL_LIBTORCH=/nowhere python3 -c '{STATE}'": ["ACCEL_LIBTORCH=...: expected the folder of a LibTorch, with lib/... in it"],
     # A program elsewhere than the plugin, which it needs for ranks.

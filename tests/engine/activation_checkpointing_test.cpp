@@ -594,7 +594,7 @@ TEST(ActivationCheckpointing, ChangesInPlaceOfWhatBackwardNeedsAreErrors) {
   const auto matmul = calling("InPlace", [&](const at::Tensor& x) { return at::sin(at::linear(x, weight).mul_(2)); });
   checkpoint_activations(*matmul, recomputing(Recompute::kKeepMatmuls));
   const at::Tensor product = matmul->call(small_batch());
-  tests::expect_error(Status::kUnsupported, "of shape [4, 16] was changed in place and cannot be kept",
+  tests::expect_error(Status::kUnsupported, "of shape [4, 16] was changed in place and cannot be cached",
                       [&] { backward_of(product); });
 }
 

@@ -212,7 +212,7 @@ TEST(CheckpointTrainingState, FoldersOfOthersAreNotReplaced) {
   expect_error(Status::kAlreadyExists, "notes.txt", save);
   fs::remove(folder / "s/notes.txt");
   fs::remove(folder / "s/accel_manifest.json");
-  save();  // as a checkpoint of the reference, which has none
+  save();  // as a checkpoint of Accelerate, which has none
   fs::create_directories(folder / "s/added");
   write_text(folder / "s/added/by.hand", "x");
   expect_error(Status::kAlreadyExists, "added", save);
@@ -505,7 +505,7 @@ TEST(CheckpointTrainingState, WhatIsMissingIsAnErrorUnlessItIsAllowed) {
   EXPECT_TRUE(entry_of(loaded, StateKind::kModel).is_loaded);
 }
 
-// Whatever a save that was killed had written, it is not taken for a folder of the reference.
+// Whatever a save that was killed had written, it is not taken for a folder of Accelerate.
 // Regression: the chunks of a save that was killed were taken for a folder of Accelerate, and loaded by some ranks.
 TEST(CheckpointTrainingState, APartOfASaveIsNoCheckpointOfAnyRank) {
   for (const char* const name :
@@ -520,7 +520,7 @@ TEST(CheckpointTrainingState, APartOfASaveIsNoCheckpointOfAnyRank) {
   }
 }
 
-// As the reference saves them: without a manifest.
+// As Accelerate saves them: without a manifest.
 // Regression: a position of a loader in such a folder was an error instead of a warning, and `use_stateful_dataloader`
 // did not take it.
 // Regression: positions of loaders in a folder of Accelerate were ignored.

@@ -32,7 +32,7 @@ std::vector<at::Tensor> tensors_of(const c10::IValue& output) {
   return tensors;
 }
 
-// A tied parameter may be recorded under another of its names; the reference does not tie the bias of an untied
+// A tied parameter may be recorded under another of its names; transformers does not tie the bias of an untied
 // decoder.
 const Json* gradient_of(const Json& gradients, const Module& model, const at::Tensor& parameter) {
   for (const auto& [name, tensor] : model.state_dict())

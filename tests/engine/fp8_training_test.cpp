@@ -235,7 +235,7 @@ TEST(Fp8Training, IsDescribed) {
     const nn::ModulePtr model = accelerator->preparation().prepare_model(small_gpt());
     const std::string text = describe(*accelerator);
     EXPECT_NE(text.find("11 of 13 linear layers in fp8 with scaling ROWWISE and format HYBRID, also in evaluation, "
-                        "activations kept in 8 bits, outputs in float32"),
+                        "activations saved in 8 bits, outputs in float32"),
               std::string::npos)
         << text;
   });

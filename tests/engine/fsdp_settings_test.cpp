@@ -19,7 +19,7 @@ FsdpSettings enabled() {
   return settings;
 }
 
-// What the launcher of the reference sets where its user says nothing more.
+// What the launcher of Accelerate sets where its user says nothing more.
 const Variables kLaunched = {{"ACCELERATE_USE_FSDP", "true"},
                              {"FSDP_VERSION", "1"},
                              {"FSDP_SHARDING_STRATEGY", "FULL_SHARD"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokenizers of GGUF files: the ids, texts and chats of the reference (make_gguf_tokenizer_fixtures.py). Those that
+// Tokenizers of GGUF files: the ids, texts and chats of transformers (make_gguf_tokenizer_fixtures.py). Those that
 // encode are skipped without the plugin.
 #include <gtest/gtest.h>
 

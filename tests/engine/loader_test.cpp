@@ -560,7 +560,7 @@ TEST(LoaderDispatch, AFailureOfRank0IsOneOfAllRanks) {
   });
 }
 
-// Rows would be lost, as in the reference.
+// Rows would be lost, as in Accelerate.
 // Regression: batches of one row that are split and dispatched are refused: Accelerate loses rows here.
 TEST(LoaderDispatch, RefusesToSplitBatchesOfOneRow) {
   run(2, [](const std::shared_ptr<comm::Communicator>& communicator) {

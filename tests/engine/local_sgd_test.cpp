@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Local SGD with what the reference's has not: a start, a group that exchanges gradients, an outer step.
+// Local SGD with what Accelerate's has not: a start, a group that exchanges gradients, an outer step.
 #include "parallel/localsgd/local_sgd.hpp"
 
 #include <ATen/TensorOperators.h>

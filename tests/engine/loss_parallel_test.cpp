@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loss parallel: the cross entropy of class scores that are split over ranks is that of one process, by the bytes of
+// Loss parallel: the cross entropy of logits that are split over ranks is that of one process, by the bytes of
 // theory.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>
@@ -405,7 +405,7 @@ TEST(LossParallel, WrongUsesAreRefused) {
     Loss light{targets({4})};
     light.class_weight = numbers({4}, 0.3);
     refuse(Status::kShapeMismatch, "expected one of each of all 13 classes", [&] { (void)light(scores); });
-    const char* const mixing = "was called with class scores of which each rank has some classes (loss_parallel)";
+    const char* const mixing = "was called with logits of which each rank has some classes (loss_parallel)";
     refuse(Status::kUnsupported, mixing, [&] { (void)at::softmax(scores, -1); });
     refuse(Status::kUnsupported, mixing, [&] { (void)at::log_softmax(scores.to(at::kFloat), -1); });
     refuse(Status::kUnsupported, mixing, [&] { (void)at::logsumexp(scores.view({2, 2, -1}), -1); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of models: split as the reference splits them, written without a moment at which a reader finds a mixture.
+// Files of models: split as Accelerate splits them, written without a moment at which a reader finds a mixture.
 #include "checkpoint/formats/model_files.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every variable of the environment that the reference reads is read here too, or refused by name.
+// Every variable of the environment that Accelerate reads is read here too, or refused by name.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ constexpr const char* kReadElsewhere[] = {
 constexpr const char* kDescribeWhatIsRefused[] = {
     "ACCELERATE_ALLOW_CP_STANDALONE",  // context parallelism needs no sharding here
     "ACCELERATE_BYPASS_DEVICE_MAP",    // models with a device map are not refused here
-    "ACCELERATE_DEBUG_RDV_FILE",       // of the reference's debug_launcher to itself
+    "ACCELERATE_DEBUG_RDV_FILE",       // of Accelerate's debug_launcher to itself
     "ACCELERATE_ENABLE_RICH",          // colours of tracebacks
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configuration files of the reference.
+// Configuration files of Accelerate.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -333,7 +333,7 @@ TEST(SchedulerOneCycle, HasAnEnd) {
     scheduler.step();
   }
   EXPECT_TRUE(scheduler.has_ended());
-  EXPECT_NEAR(optimizer->lr(0), 1.0 / 25 / 1e4, 1e-12);  // not below zero, as the reference's
+  EXPECT_NEAR(optimizer->lr(0), 1.0 / 25 / 1e4, 1e-12);  // not below zero, as torch's
   expect_error(Status::kInvalidState, "step 6 of a one-cycle schedule of 5 steps", [&] { scheduler.step(); });
   LrScheduler at_once(optimizer, one_cycle_schedule(0.5, 10, [] {
                         OneCycleSettings settings;

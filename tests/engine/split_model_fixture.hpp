@@ -42,7 +42,7 @@ struct Case {
   bool returns_loss = false;  // the model computes its loss
 };
 
-// Llama's norms compute in float32, as the reference's do, and Adam turns a rounding into a step.
+// Llama's norms compute in float32, as transformers's do, and Adam turns a rounding into a step.
 constexpr double kFloatTolerance = 1e-5;
 
 // Ranks that are threads share one random stream, so that weights are not drawn.

@@ -157,8 +157,8 @@ TEST(Streams, OfCallbacks) {
 }
 
 TEST(Streams, HaveNoNumbers) {
-  expect_error(Status::kUnsupported, "is a stream", [] { NoItems().length(); });
-  expect_error(Status::kUnsupported, "is a stream", [] { NoItems().batch({0}); });
+  expect_error(Status::kUnsupported, "is iterable", [] { NoItems().length(); });
+  expect_error(Status::kUnsupported, "is iterable", [] { NoItems().batch({0}); });
 }
 
 }  // namespace streams_test

@@ -140,7 +140,7 @@ double weight_after_a_short_group(bool true_divisor, bool twice, int ranks = 1, 
   return weights[0];
 }
 
-// Trap P7: the reference divides two micro-batches by four.
+// Trap P7: Accelerate divides two micro-batches by four.
 TEST(TrainingLoopDivisor, IsTheReferencesByDefault) {
   EXPECT_FLOAT_EQ(weight_after_a_short_group(false, false), -1.5);
   EXPECT_FLOAT_EQ(weight_after_a_short_group(false, true), -1.5);
@@ -332,7 +332,7 @@ TEST(TrainingLoopExchange, CanBeTriggeredInBackward) {
   });
 }
 
-// Trap P17: the reference refuses a frozen model on several processes of the CPU.
+// Trap P17: Accelerate refuses a frozen model on several processes of the CPU.
 TEST(TrainingLoopExchange, LeavesFrozenModelsAlone) {
   run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
     const nn::ModulePtr frozen = one_weight();
@@ -749,7 +749,7 @@ TEST(TrainingLoopClosure, IsCalledWhenGradientsAreComplete) {
         accelerator->backward().run(forward(model, 1));
       });
       EXPECT_EQ(stepped, i % 2 == 1);
-      EXPECT_EQ(calls, (i + 1) / 2) << "as in the reference";
+      EXPECT_EQ(calls, (i + 1) / 2) << "as in Accelerate";
     }
   });
 }

@@ -386,7 +386,7 @@ TEST(UpdateRuleClosure, IsCalledBeforeTheUpdateWhereAutogradRecords) {
   EXPECT_EQ(weight.item<double>(), 0) << "1 - 0.5 * 2";
   const auto lomo = make_optimizer(lomo_rule());
   lomo->add_group({at::ones({1}).set_requires_grad(true)}, std::nullopt, std::nullopt);
-  EXPECT_TRUE(lomo->step_by([&] { ++calls; })) << "has nothing to do, as in the reference";
+  EXPECT_TRUE(lomo->step_by([&] { ++calls; })) << "has nothing to do, as in Accelerate";
   EXPECT_EQ(calls, 1);
 }
 

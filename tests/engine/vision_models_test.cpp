@@ -216,7 +216,7 @@ TEST(VisionModels, VitRefusesWhatItCannotDo) {
   expect_incomplete_files_refused(*model);
 }
 
-// Where the configuration's images are no squares, the reference takes the positions for those of a square.
+// Where the configuration's images are no squares, transformers takes the positions for those of a square.
 TEST(VisionModels, PositionsOfAnyPictureAreResized) {
   const ModulePtr model = tiny("vit", R"(, "image_size": [8, 12], "add_pooling_layer": false)");
   model->train(false);

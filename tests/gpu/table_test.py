@@ -49,7 +49,7 @@ class Table(unittest.TestCase):
         self.assertEqual(self.row("devices.md", "training in fp32")[-1], "passed (agree_1_rank, agree_2_ranks, agree_resume)")
         self.assertEqual(self.row("devices.md", "order")[-1], "failed: order_backward; passed: order_seed")
         self.assertEqual(self.row("devices.md", "compute-sanitizer")[-1], "not run: sanitizer (this machine has no compute-sanitizer)")
-        self.assertEqual(self.row("devices.md", "the reference's own tests")[-1], "failed: peer_tests")
+        self.assertEqual(self.row("devices.md", "Accelerate's own tests")[-1], "failed: peer_tests")
 
     def test_speeds_and_ratios(self):
         self.write()
@@ -98,13 +98,13 @@ class Table(unittest.TestCase):
     def test_a_stopped_run_has_the_rows_until_then(self):
         """And no others of a former run, which the line above the table does not speak of."""
         self.write()
-        self.assertIn("peer_tests", self.row("devices.md", "the reference's own tests")[-1])
+        self.assertIn("peer_tests", self.row("devices.md", "Accelerate's own tests")[-1])
         results = self.out / "results.jsonl"
         results.write_text("".join(results.read_text().splitlines(keepends=True)[:6]))
         self.assertEqual(self.write().returncode, 0)
         self.assertEqual(self.row("devices.md", "training in fp32")[-1], "not yet run")
         self.assertEqual(self.row("devices.md", "order")[-1], "failed: order_backward; passed: order_seed")
-        self.assertEqual(self.row("devices.md", "the reference's own tests")[-1], "not yet run")
+        self.assertEqual(self.row("devices.md", "Accelerate's own tests")[-1], "not yet run")
 
     def test_a_bundle_with_changes_says_so(self):
         results = self.out / "results.jsonl"

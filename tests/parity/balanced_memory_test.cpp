@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Even division of models between accelerators, against the reference's get_balanced_memory().
+// Even division of models between accelerators, against Accelerate's get_balanced_memory().
 #include <gtest/gtest.h>
 
 #include "bigmodel/device_map/device_map_value.hpp"
@@ -21,7 +21,7 @@ TEST(BalancedMemory, AsTheReferenceDivides) {
         bigmodel::read_max_memory(map_of_pairs(member(one.input, "max_memory")), "max_memory");
     const bigmodel::MaxMemory balanced = bigmodel::balanced_memory(*model, given, settings);
     ASSERT_EQ(balanced.size(), given.size());
-    if (error_type(one.expected)) {  // with "disk", or with numbers that are not 0, 1, ...: faults of the reference
+    if (error_type(one.expected)) {  // with "disk", or with numbers that are not 0, 1, ...: faults of Accelerate
       for (size_t i = 0; i < given.size(); i++) {
         EXPECT_EQ(balanced[i].first, given[i].first);
         EXPECT_LE(balanced[i].second, given[i].second);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which index lists each rank gets, against the reference's BatchSamplerShard.
+// Which index lists each rank gets, against Accelerate's BatchSamplerShard.
 #include "data/batches/batch_sampler_shard.hpp"
 
 #include <gtest/gtest.h>

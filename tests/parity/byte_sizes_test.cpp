@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes as people write them, and sizes of dtypes, against the reference.
+// Sizes as people write them, and sizes of dtypes, against Accelerate.
 #include <gtest/gtest.h>
 
 #include "base/byte_size.hpp"
@@ -15,7 +15,7 @@ void check_size(const Case& one) {
   if (!size.isString()) return;  // numbers are bytes already
   try {
     const int64_t bytes = parse_byte_size(size.toStringRef());
-    ASSERT_FALSE(error_type(one.expected)) << "the reference refuses it";
+    ASSERT_FALSE(error_type(one.expected)) << "Accelerate refuses it";
     EXPECT_EQ(bytes, member(one.expected, "bytes").toInt());
   } catch (const Error& error) {
     EXPECT_EQ(error.status(), Status::kInvalidArgument);

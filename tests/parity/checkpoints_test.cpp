@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints that the reference wrote: they load, and training continues as the reference's does.
+// Checkpoints that Accelerate wrote: they load, and training continues as Accelerate's does.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>

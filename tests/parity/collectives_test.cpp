@@ -47,7 +47,7 @@ bool close(const c10::IValue& a, const c10::IValue& b) {
   return true;
 }
 
-// In a job of one process the reference's gather hands back what it was given, so that 0-d tensors stay 0-d. Here one
+// In a job of one process Accelerate's gather hands back what it was given, so that 0-d tensors stay 0-d. Here one
 // rank gives what several give.
 c10::IValue as_of_several(const std::string& operation, const c10::IValue& result) {
   if (operation != "gather") return result;

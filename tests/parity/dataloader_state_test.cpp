@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Epochs, flags and breaking off, against a loader that the reference's Accelerator prepared.
+// Epochs, flags and breaking off, against a loader that Accelerate's Accelerator prepared.
 #include <gtest/gtest.h>
 
 #include "loader_input.hpp"
@@ -45,11 +45,11 @@ TEST(DataloaderStateParity, SameEventsAsTheReference) {
       }
       EXPECT_EQ(seen, events.toListRef().size());
       const auto after = member(of_pass, "after_pass");
-      // An epoch that has no batch counts here; the reference's counter stands still then.
+      // An epoch that has no batch counts here; Accelerate's counter stands still then.
       const bool empty = member(expected, "length").toInt() == 0;
       EXPECT_EQ(loader->epoch(), empty ? static_cast<int64_t>(pass) + 1 : member(after, "iteration").toInt());
       EXPECT_EQ(gradients->in_dataloader(), member(after, "in_dataloader").toBool());
-      if (!ended) loader->set_epoch(loader->epoch());  // a new iterator of the reference begins the epoch again
+      if (!ended) loader->set_epoch(loader->epoch());  // a new iterator of Accelerate begins the epoch again
     }
   }
 }

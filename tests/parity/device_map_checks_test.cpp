@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cleaning and checking device maps, reading memories, and sizes with ties, against the reference.
+// Cleaning and checking device maps, reading memories, and sizes with ties, against Accelerate.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ void check_clean(const Case& one) {
   EXPECT_EQ(cleaned, sorted_map(member(one.expected, "device_map")));
 }
 
-// The names behind the last colon of the reference's message, in any order.
+// The names behind the last colon of Accelerate's message, in any order.
 std::set<std::string> names_in(const std::string& message) {
   std::set<std::string> names;
   std::string rest = message.substr(message.rfind(':') + 2) + ", ";
@@ -46,7 +46,7 @@ void check_coverage(const Case& one) {
   const DeviceMap map = read_pairs(member(one.input, "device_map"));
   try {
     const std::vector<std::string> unknown = bigmodel::check_device_map(*model, map);
-    ASSERT_FALSE(error_type(one.expected)) << "the reference finds tensors without a device";
+    ASSERT_FALSE(error_type(one.expected)) << "Accelerate finds tensors without a device";
     const auto warnings = texts(member(one.expected, "warnings"));
     ASSERT_EQ(unknown.empty(), warnings.empty());
     std::string list;
@@ -67,7 +67,7 @@ void check_max_memory(const Case& one) {
   try {
     const bigmodel::MaxMemory memory =
         bigmodel::read_max_memory(map_of_pairs(member(one.input, "max_memory")), "max_memory");
-    ASSERT_FALSE(error_type(one.expected)) << "the reference refuses it";
+    ASSERT_FALSE(error_type(one.expected)) << "Accelerate refuses it";
     const auto expected = member(one.expected, "max_memory").toListRef().vec();
     ASSERT_EQ(memory.size(), expected.size());
     for (size_t i = 0; i < expected.size(); i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the parts of models are placed, against the reference's infer_auto_device_map().
+// Where the parts of models are placed, against Accelerate's infer_auto_device_map().
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ DeviceMap sorted(DeviceMap map) {
 }
 
 // What is wrong with a map: a limit that does not hold, or tied parameters that are not together. Tensors without a
-// place, which the reference leaves, are on no device.
+// place, which Accelerate leaves, are on no device.
 std::string problem_of(const nn::Module& model, const DeviceMap& map, const bigmodel::MaxMemory& memory,
                        const bigmodel::DeviceMapOptions& settings) {
   const nn::SizeRules rules = settings.size_rules();
@@ -72,13 +72,13 @@ TEST(DeviceMap, AsTheReferencePlacesModels) {
     const bool has_failed = error_type(one.expected).has_value();
     EXPECT_EQ(error_type(one.expected).value_or("IndexError"), "IndexError");
     const DeviceMap expected = has_failed ? DeviceMap() : map_of(member(one.expected, "placement_order"));
-    // Faults of the reference: any valid map is an answer.
+    // Faults of Accelerate: any valid map is an answer.
     if (has_failed || !problem_of(*model, expected, memory, settings).empty()) {
       mended++;
       continue;
     }
     compared++;
-    // Direct buffers of split modules, which the reference loses, are behind what it placed.
+    // Direct buffers of split modules, which Accelerate loses, are behind what it placed.
     ASSERT_GE(inferred.map.size(), expected.size());
     const auto end = inferred.map.begin() + static_cast<std::ptrdiff_t>(expected.size());
     EXPECT_EQ(DeviceMap(inferred.map.begin(), end), expected);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rank 0 reads and the others receive, against the reference's DataLoaderDispatcher. The ranks are threads.
+// Rank 0 reads and the others receive, against Accelerate's DataLoaderDispatcher. The ranks are threads.
 #include <gtest/gtest.h>
 
 #include <mutex>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recorded behaviour of the reference: files of cases, each an input and what came out.
+// Recorded behaviour of Accelerate: files of cases, each an input and what came out.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -29,7 +29,7 @@ std::optional<c10::IValue> optional_member(const c10::IValue& map, const std::st
 
 std::vector<int64_t> integers(const c10::IValue& list);
 
-// The type of the error that the reference gave instead of a result: "ValueError".
+// The type of the error that Accelerate gave instead of a result: "ValueError".
 std::optional<std::string> error_type(const c10::IValue& expected);
 
 }  // namespace accel::parity

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every sample once in what is gathered for a metric, against the reference's Accelerator. The ranks are threads.
+// Every sample once in what is gathered for a metric, against Accelerate's Accelerator. The ranks are threads.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -50,7 +50,7 @@ TEST(GatherForMetricsParity, SameRowsAsTheReference) {
         auto of_reference = list_of_lists(member(expected, "gathered"));
         const bool stream = member(input, "dataset").toStringRef() != "map";
         const int64_t size = member(input, "size").toInt();
-        // Of a stream that is not dispatched the reference gives repetitions too, behind the items (P3).
+        // Of a stream that is not dispatched Accelerate gives repetitions too, behind the items (P3).
         if (stream && !sharding.dispatch_batches && ranks > 1 && !of_reference.empty()) {
           const int64_t surplus = member(expected, "rows").toInt() - size;
           for (int64_t i = 0; i < surplus; ++i) of_reference.back().pop_back();

@@ -60,7 +60,7 @@ void run_rank(const c10::IValue& input, const c10::IValue& expected,
     EXPECT_EQ(met, flag(averaged, step)) << "step " << step;
     EXPECT_NEAR(weight.item<double>(), number(weights.toListRef()[rank], step), 1e-6) << "step " << step;
   }
-  // The reference averages once more when the last step has done so; that changes nothing, and ours saves it.
+  // Accelerate averages once more when the last step has done so; that changes nothing, and ours saves it.
   EXPECT_EQ(member(expected, "averaged_at_exit").toBool(), local_sgd != nullptr);
   if (local_sgd != nullptr) local_sgd->average_parameters();
   EXPECT_NEAR(weight.item<double>(), number(member(expected, "w_after_exit"), rank), 1e-6);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders of save_model() that the reference wrote: they load, and the same model is saved into the same files.
+// Folders of save_model() that Accelerate wrote: they load, and the same model is saved into the same files.
 #include "checkpoint/formats/model_files.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -46,7 +46,7 @@ const at::Tensor* find(const NamedTensors& tensors, const std::string& name) {
   return found == tensors.end() ? nullptr : &found->second;
 }
 
-// The model in the order of its state_dict. The reference's safetensors files lack the second name of tied weights.
+// The model in the order of its state_dict. Accelerate's safetensors files lack the second name of tied weights.
 NamedTensors ordered(const NamedTensors& loaded, const c10::IValue& state_dict) {
   NamedTensors tensors;
   for (const auto& entry : state_dict.toGenericDict()) {

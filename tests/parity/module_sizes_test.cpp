@@ -24,7 +24,7 @@ std::map<std::string, double> numbers(const c10::IValue& map) {
   return found;
 }
 
-// Without names of 0 bytes: the reference's map gets those of modules without tensors when it is only read.
+// Without names of 0 bytes: Accelerate's map gets those of modules without tensors when it is only read.
 std::map<std::string, double> numbers(const nn::ModuleSizes& sizes) {
   std::map<std::string, double> found;
   for (const auto& [name, bytes] : sizes)
@@ -95,7 +95,7 @@ TEST(ModuleSizes, TensorsAndTies) {
     std::vector<std::string> transient = nn::non_persistent_buffers(*model, /*recurse=*/true);
     std::sort(transient.begin(), transient.end());
     std::vector<std::string> recorded = texts(member(one.expected, "non_persistent_buffers"));
-    // The reference names those of the model itself a second time, with a dot in front.
+    // Accelerate names those of the model itself a second time, with a dot in front.
     recorded.erase(std::remove_if(recorded.begin(), recorded.end(), [](const auto& name) { return name[0] == '.'; }),
                    recorded.end());
     EXPECT_EQ(transient, recorded);

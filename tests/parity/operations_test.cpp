@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions on trees of tensors, against the reference's utils.operations.
+// Functions on trees of tensors, against Accelerate's utils.operations.
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ c10::IValue batch_size_or_none(const c10::IValue& data) {
   }
 }
 
-// A tensor of the device "meta" says what the reference's TensorInformation says.
+// A tensor of the device "meta" says what Accelerate's TensorInformation says.
 c10::IValue data_structure(const c10::IValue& data) {
   const c10::IValue structure = tree::empty_tensors(data, at::kMeta);
   return tree::map_leaves(structure, [](const c10::IValue& leaf) -> c10::IValue {
@@ -74,7 +74,7 @@ TEST(OperationsParity, SameTreesAndErrorsAsTheReference) {
   }
 }
 
-// The reference adds too many rows, or too few, for many sizes. Where it adds the right number, that is ours.
+// Accelerate adds too many rows, or too few, for many sizes. Where it adds the right number, that is ours.
 TEST(OperationsParity, PadsToTheNextMultiple) {
   for (const auto& [name, input, expected] : read_cases("operations")) {
     if (member(input, "operation").toStringRef() != "pad_input_tensors") continue;

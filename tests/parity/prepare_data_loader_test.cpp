@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each rank's prepared loader gives and says, against the reference's prepare_data_loader.
+// What each rank's prepared loader gives and says, against Accelerate's prepare_data_loader.
 #include <gtest/gtest.h>
 
 #include "loader_input.hpp"
@@ -42,14 +42,14 @@ TEST(PrepareDataLoaderParity, SameBatchesAndSignalsAsTheReference) {
       const auto reported = optional_member(of_rank, "length");
       const int64_t total = loader->total_batch_size().value();
       if (!stream) {
-        // Where an uneven last batch is split, the reference also counts it on ranks that get nothing of it.
+        // Where an uneven last batch is split, Accelerate also counts it on ranks that get nothing of it.
         const bool overcounts = sharding.splits_batches() && !sharding.even_batches;
         EXPECT_EQ(length, overcounts ? static_cast<int64_t>(batches.size()) : expected_length(*reported));
         EXPECT_EQ(total, member(of_rank, "total_batch_size").toInt());
         EXPECT_EQ(remainder, member(of_rank, "remainder").toInt());
         continue;
       }
-      // Of streams the reference takes the batch of one rank for that of all, and the padded length for the true one,
+      // Of streams Accelerate takes the batch of one rank for that of all, and the padded length for the true one,
       // so that its remainder says nothing (P3). Here both are true at the last batch.
       EXPECT_EQ(length.has_value(), expected_length(*reported).has_value());
       if (length) {

@@ -78,7 +78,7 @@ void compare(const Outcome& outcome, const c10::IValue& expected) {
   ASSERT_EQ(outcome.lrs.size(), lrs.size());
   for (size_t call = 0; call < lrs.size(); ++call) {
     const double lr = lrs[call].toScalar().toDouble();
-    if (lr < 0) return;  // behind its end the reference's linear one-cycle goes below zero; ours stays at the last rate
+    if (lr < 0) return;  // behind its end torch's linear one-cycle goes below zero; ours stays at the last rate
     ASSERT_NEAR(outcome.lrs[call], lr, 1e-6 * lr + 1e-15) << "call " << call;
   }
   EXPECT_EQ(member(outcome.state, "last_epoch").toInt(), member(expected, "last_epoch").toInt());
@@ -108,7 +108,7 @@ TEST(SchedulerParity, MovesAsTheReference) {
   }
 }
 
-// With the schedule's step before the optimizer's, the reference asks for the update before: a micro-batch that only
+// With the schedule's step before the optimizer's, Accelerate asks for the update before: a micro-batch that only
 // accumulates is none, and so was not skipped.
 TEST(SchedulerParity, MayStepBeforeTheOptimizer) {
   const std::shared_ptr<optim::Optimizer> optimizer = optim::make_optimizer(optim::sgd_rule());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shuffled orders, against the reference's SeedableRandomSampler and torch's own draws.
+// Shuffled orders, against Accelerate's SeedableRandomSampler and torch's own draws.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints that the reference wrote of sharded models, under FSDP and DeepSpeed: they load on any number of ranks,
-// sharded or not, and training continues as the reference's does.
+// Checkpoints that Accelerate wrote of sharded models, under FSDP and DeepSpeed: they load on any number of ranks,
+// sharded or not, and training continues as Accelerate's does.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
@@ -93,7 +93,7 @@ std::shared_ptr<nn::CallbackModule> make_net() {
 bool is_weight(const std::string& name) { return name.size() > 6 && name.substr(name.size() - 6) == "weight"; }
 
 // AdamW over all weights, then all others with another rate; or over all in one group. The one that is frozen is a
-// member where the reference has it.
+// member where Accelerate has it.
 std::shared_ptr<optim::Optimizer> make_adamw(const nn::ModulePtr& net, int64_t groups, bool with_frozen) {
   std::vector<at::Tensor> weights, others;
   for (const auto& [name, parameter] : nn::named_parameters(*net))
@@ -132,7 +132,7 @@ Run prepare(const tests::AcceleratorPtr& accelerator, const c10::IValue& input, 
   return run;
 }
 
-// Of the reference and of this rank; one that is sharded is gathered.
+// Of Accelerate and of this rank; one that is sharded is gathered.
 void expect_values(const tests::AcceleratorPtr& accelerator, const nn::ModulePtr& model, const c10::IValue& values,
                    double tolerance) {
   const auto expected = values.toGenericDict();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leaving out the first batches, against the reference's skip_first_batches.
+// Leaving out the first batches, against Accelerate's skip_first_batches.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,11 +35,11 @@ TEST(SkipFirstBatchesParity, SameBatchesAsTheReference) {
     if (prepared) {
       EXPECT_EQ(ends, flags(member(expected, "end_flags")));
     }
-    // The reference's loader skips in every epoch; here the epochs behind the first one are whole (P21).
+    // Accelerate's loader skips in every epoch; here the epochs behind the first one are whole (P21).
     const auto whole = list_of_lists(member(expected, "original_batches"));
     EXPECT_EQ(tests::epoch_of(*skipping), whole);
     EXPECT_EQ(loader->length().has_value(), expected_length(member(expected, "original_length")).has_value());
-    // More batches than there are: an error when the reference is asked for the length, 0 here.
+    // More batches than there are: an error when Accelerate is asked for the length, 0 here.
     EXPECT_EQ(length.value_or(0), expected_length(member(expected, "length")).value_or(0));
     EXPECT_EQ(tests::epoch_of(*loader), whole);
   }

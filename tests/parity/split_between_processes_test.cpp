@@ -14,10 +14,10 @@
 namespace accel::parity {
 namespace split_between_processes_test {
 
-// Where the reference fails only for being Python (a tuple cannot be padded by a list) this library gives the share.
+// Where Accelerate fails only for being Python (a tuple cannot be padded by a list) this library gives the share.
 bool is_defect_of_the_reference(const std::string& error) { return error == "TypeError"; }
 
-// With one process the reference checks nothing; here one rank refuses what several refuse.
+// With one process Accelerate checks nothing; here one rank refuses what several refuse.
 bool several_refuse(const c10::IValue& inputs, bool apply_padding) {
   try {
     state::split_between_processes(inputs, 0, 2, apply_padding);

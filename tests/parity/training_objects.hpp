@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models, optimizers and loaders as the reference's scripts make them.
+// Models, optimizers and loaders as Accelerate's scripts make them.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -64,10 +64,9 @@ TEST(FailureReport, OfTheOthersItSaysWhatIsUnusual) {
                     {5, ended(true, SIGKILL, later)}, {6, ended(false, 9, before)},
                     {7, ended(false, 4, later)}};
   const std::string report = describe(failure);
-  EXPECT_NE(report.find("ranks 2, 4-5: killed, still running long after being told to end\n"), std::string::npos)
-      << report;
+  EXPECT_NE(report.find("ranks 2, 4-5: killed, still running long after SIGTERM\n"), std::string::npos) << report;
   EXPECT_NE(report.find("rank 6: failed, too: exit status 9\n"), std::string::npos) << report;
-  EXPECT_NE(report.find("rank 7: ended when told to: exit status 4\n"), std::string::npos) << report;
+  EXPECT_NE(report.find("rank 7: ended after SIGTERM: exit status 4\n"), std::string::npos) << report;
   EXPECT_EQ(report.find("rank 0"), std::string::npos);
   EXPECT_EQ(report.find("rank 1:"), std::string::npos);
   EXPECT_EQ(rank_ranges({5, 0, 3, 4, 9}), "0, 3-5, 9");

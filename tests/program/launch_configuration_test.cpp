@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference's configuration files, read as its classes hold them.
+// Accelerate's configuration files, read as its classes hold them.
 #include "config/launch_configuration.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `accel launch` starts: as the reference's launcher for each of its configuration files and command lines, but
+// What `accel launch` starts: as Accelerate's launcher for each of its configuration files and command lines, but
 // for the differences that stand here with their reasons.
 #include "launch/plan/launch_plan.hpp"
 
@@ -57,7 +57,7 @@ bool is_refused_here(const std::string& file, const Map& expected, const GivenOp
   // DeepSpeed leaves out single GPUs of a host.
   if (file == "deepspeed_machines.yaml" && expected.count("ACCELERATE_USE_DEEPSPEED") != 0)
     reason = "expected a hostfile that has the hosts to use";
-  // The reference starts 1 process on each of 2 machines where 3 are asked for.
+  // Accelerate starts 1 process on each of 2 machines where 3 are asked for.
   else if (given.count("num_processes") != 0 && given.at("num_processes") == "3" && machines_of(file) == 2)
     reason = "expected a multiple of --num-machines, which is 2";
   return !reason.empty();
@@ -73,11 +73,11 @@ void apply_differences(const std::string& file, const LaunchPlan& plan, Map& exp
   // Ranks meet at a free port of the one machine, not at the one port of all jobs of the machine.
   if (plan.options.num_machines == 1 && expected["MASTER_ADDR"] == "127.0.0.1") expected.erase("MASTER_ADDR");
   expected.erase("MASTER_PORT");  // in the options
-  // The reference never passes on these values of a file: its flags have defaults, which win.
+  // Accelerate never passes on these values of a file: its flags have defaults, which win.
   if (file == "multi_gpu.yaml") expected["ACCELERATE_CPU_AFFINITY"] = "1";
   if (file == "deepspeed_zero3.yaml" && expected.count("ACCELERATE_USE_DEEPSPEED") != 0)
     expected["ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH"] = "nvme";
-  // In files the reference has other names than in its variables, so that it passes the defaults beside them.
+  // In files Accelerate has other names than in its variables, so that it passes the defaults beside them.
   for (const auto& [name, short_name] :
        {std::pair("ACCELERATE_FP8_AMAX_COMPUTE_ALGORITHM", "ACCELERATE_FP8_AMAX_COMPUTE_ALGO"),
         std::pair("ACCELERATE_FP8_AMAX_HISTORY_LENGTH", "ACCELERATE_FP8_AMAX_HISTORY_LEN")})
@@ -95,7 +95,7 @@ void apply_differences(const std::string& file, const LaunchPlan& plan, Map& exp
   if (expected["MASTER_ADDR"].empty()) expected.erase("MASTER_ADDR");
 }
 
-// Where the ranks meet, which the launchers of the reference are told in different ways: "10.0.0.7:29500", with an
+// Where the ranks meet, which the launchers of Accelerate are told in different ways: "10.0.0.7:29500", with an
 // empty part for what is not said.
 std::string meeting_place(const Json& launch, const Map& environment) {
   if (const auto found = environment.find("MASTER_PORT"); found != environment.end())

@@ -116,7 +116,7 @@ class Method:
         meant.update((field["name"], field["doc"]) for field in self.fields if field["name"] != "reserved")
         given = self.parameters[self.output]["doc"] if self.output else returns["doc"] * (returns["type"]["base"] != "accel_status_t")
         parts = [textwrap.fill(f"{function['summary']} {ELSE.sub('', function['description'])}".strip(), 120),
-                 "\n".join(f"- `{one}`: {text}" for one, text in meant.items() if not re.match("As (above|there)", text)),
+                 "\n".join(f"- `{one}`: {text}" for one, text in meant.items() if not re.match("See (above|there)", text)),
                  f"Gives: {given}" if given and not self.of_role("out_scope", "out_handle") else ""]
         body = re.sub(r"\bNULL\b|\bACCEL_UNSET\w*", "`nothing`", re.sub("(?m)^Gives: 1\\b", "Gives: true", "\n\n".join(filter(None, parts))))
         listed = re.sub(r"kind::Val\{(:\w+)\}|::(Union\{\w+,\w+\}|\w+)", r"\1", self.signature())

@@ -89,7 +89,7 @@ class Class:
         text = ELSE.sub("", f"{function['summary']} {function['description']}").strip(" ;")
         meant = {name: field["option"]["meaning"] for name, field in self.fields.items()} | {name: entry[0]["doc"] for name, entry in self.inputs.items()}
         lines = [textwrap.fill(f"{name}: {meant[name.lower()]}", 116, initial_indent="    ", subsequent_indent="        ") for name, *_ in self.row.listed
-                 if meant.get(name.lower()) and not re.match("As (above|there)", meant[name.lower()])]
+                 if meant.get(name.lower()) and not re.match("See (above|there)", meant[name.lower()])]
         text = textwrap.fill(text, 116, initial_indent='    """', subsequent_indent="    ")
         return re.sub(r"\bNULL\b|\bACCEL_UNSET\w*", "None", "\n".join([text + "\n" * bool(lines), *lines])) + '"""\n'
 

@@ -86,6 +86,6 @@ def page(section):
 def emit(api, root):
     contents = "".join(f"- [{section['title']}](api/{page(section)}): {len(of_section(section, api, 'functions'))} functions\n"
                        for section in api["sections"])
-    head = (f"{NOTE}# The C API\n\nAll functions, structs and constants of `include/accel.h`, version {api['version']}, section by section. What holds for "
-            f"every function stands in [conventions.md](conventions.md) and on the header's first page.\n\n{contents}")
+    head = (f"{NOTE}# The C API\n\nAll functions, structs and constants of `include/accel.h`, version {api['version']}, section by section. The rules of "
+            f"all functions stand in [conventions.md](conventions.md) and on the header's first page.\n\n{contents}")
     return {"docs/api.md": head, **{f"docs/api/{page(section)}": section_text(section, api) for section in api["sections"]}}

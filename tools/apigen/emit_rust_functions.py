@@ -204,12 +204,12 @@ class Function:
     def documentation(self):
         function, names = self.function, {name.removeprefix("r#") for name, kind in self.taken if kind != "F"}
         listed = [f"* `{one['name']}`: {sentence(of_flag(one['doc']))}" for one in function["parameters"]
-                  if one["name"].removesuffix("_ms") in names and one["doc"] not in ("", "As there.")]
+                  if one["name"].removesuffix("_ms") in names and one["doc"] not in ("", "See there.")]
         listed += [self.closure[1].documentation(parameter) for parameter in function["parameters"] if self.closure and parameter["name"] == self.closure[0]]
         docs = [one["doc"].replace(" May be NULL.", "" if role == "out_number" else " May be NULL.") for one, role in self.outputs]
         given = " ".join(dict.fromkeys(docs)) if docs else function["returns"]["doc"] * (function["returns"]["type"]["base"] != "accel_status_t")
         errors = [camel(status.removeprefix("ACCEL_ERROR_").lower()) for status in function["statuses"] if "ERROR" in status]
-        parts = [sentence(f"{function['summary']} {function['description']}".strip()), "\n".join(listed), given not in ("", "As there.") and f"Gives: {sentence(of_flag(given))}",
+        parts = [sentence(f"{function['summary']} {function['description']}".strip()), "\n".join(listed), given not in ("", "See there.") and f"Gives: {sentence(of_flag(given))}",
                  errors and f"# Errors\n{', '.join(errors)}."]
         return doc(re.sub(r"\bNULL\b|ACCEL_UNSET\w*", "`None`", "\n\n".join(filter(None, parts))), "    ")
 

@@ -182,7 +182,7 @@ def documentation_rules(function, status):
     text = function["returns"]["doc"]
     if function["returns"]["type"]["c"] != "void" and not text:
         yield "documentation", line, f"{name} has no @return"
-    if status and not function["statuses"] and not re.search(r"\bAs (accel_\w+\(\)|above|there)", text) and text != "Its status.":
+    if status and not function["statuses"] and not re.search(r"\b(?:Same as|See) (accel_\w+\(\)|above|there)", text) and text != "Its status.":
         yield "documentation", line, f"the @return of {name} names no status"
     if "an error" in text:
         yield "documentation", line, f"the @return of {name} says `an error`; name the statuses"

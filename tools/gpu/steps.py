@@ -132,7 +132,7 @@ CHECK_STEPS = [
     # Without the device nothing else is run.
     _first("device", "machine, loads, env, device", 60, check("device")),
     # The longest first.
-    _check("peer_tests", "the reference's own tests", 270, check("peer_tests", lambda c: os.environ.get("PEER_TESTS", "")),
+    _check("peer_tests", "Accelerate's own tests", 270, check("peer_tests", lambda c: os.environ.get("PEER_TESTS", "")),
            where=("cuda",), why="the tests of the CPU are tools/peer_tests.sh", packages=("torch", "pytest", "accelerate", "transformers")),
     _check("machine", "machine, loads, env, device", 30, check("machine")),
     _check("loads", "machine, loads, env, device", 40, check("loads")),

@@ -117,7 +117,7 @@ def report(files, baseline, outcomes, reasons):
     return "\n".join([
         "# Accelerate's own tests", "",
         "Accelerate 1.15.0 comes with its tests. `tools/peer_tests.sh` runs them with this package in the place of Accelerate, in the tests and in",
-        "all processes that they start, and writes this page. What counts are the tests that Accelerate itself passes on a machine with two",
+        "all processes that they start, and writes this page. The tests that count are those that Accelerate itself passes on a machine with two",
         "processors, without a GPU and without a network (`tests/peer/baseline.txt`). The tests that pass are a suite of the test run, `peer`, which",
         "is skipped where torch or the archive are not installed.", "",
         f"{good} of {len(baseline)} tests pass ({100 * good // len(baseline)} %).", "",

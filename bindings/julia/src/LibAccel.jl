@@ -673,7 +673,7 @@ function accel_quantization_options_t(;
     return accel_quantization_options_t(sizeof(accel_quantization_options_t), kind, has_offsets, group, outlier_threshold, has_double_quantization, embeddings, compute_dtype, dtype, skip_modules, keep_in_fp32_modules)
 end
 
-"""How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order."""
+"""How tokens are chosen, and when a sequence ends. The logits are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order."""
 struct accel_generate_options_t
     struct_size::Csize_t
     max_new_tokens::Int64
@@ -1007,7 +1007,7 @@ function accel_lamb_options_t(;
     return accel_lamb_options_t(sizeof(accel_lamb_options_t), lr, beta1, beta2, eps, weight_decay, maximize, reserved)
 end
 
-"""Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and defaults of torch.optim."""
+"""Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are stored; names and defaults of torch.optim."""
 struct accel_adafactor_options_t
     struct_size::Csize_t
     lr::Float64
@@ -2014,7 +2014,7 @@ function accel_device_map_options_t(;
     return accel_device_map_options_t(sizeof(accel_device_map_options_t), dtype, special_dtypes, no_split_module_classes, offload_buffers, fallback_allocation, clean_result, verbose, optimal_packing, allow_disk, low_zero, reserved)
 end
 
-"""How weights are loaded and kept."""
+"""How weights are loaded and stored."""
 struct accel_dispatch_options_t
     struct_size::Csize_t
     dtype::accel_dtype_t
@@ -2621,7 +2621,7 @@ accel_is_available(feature) =
 
 Why a part is not there, or a type of devices cannot be used: \"this LibTorch was built without XPU\", \"the plugin of npu is not loaded: ...\".
 
-- `feature`: As for accel_is_available().
+- `feature`: Same as accel_is_available().
 - `out`: One line; empty when it is available.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones.
@@ -2846,7 +2846,7 @@ A tuple of copies of values. Whatever takes a list takes a tuple as well.
 - `n_items`: Their number.
 - `out`: The tuple.
 
-Returns: As accel_value_list().
+Returns: Same as accel_value_list().
 
 Threads: any.
 """
@@ -3143,7 +3143,7 @@ An item of a map by a key of any kind.
 - `map`: A map.
 - `key`: A STRING or an INT.
 
-Returns: As accel_value_get().
+Returns: Same as accel_value_get().
 
 Threads: any.
 """
@@ -3265,7 +3265,7 @@ Applies a function to each tensor of a tree; other leaves stay.
 
 - `value`: Any.
 - `error_on_other_type`: 1: a leaf that is not a tensor is a TYPE_MISMATCH.
-- `function`: What is applied.
+- `function`: The function that is applied.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `out`: The new tree.
@@ -3314,8 +3314,8 @@ accel_concatenate(items, dim, out) =
 Rows [begin, end) of each tensor.
 
 - `value`: Any.
-- `begin`: As in Python: negative numbers count from the end, too large ones are cut.
-- `end`: As in Python: negative numbers count from the end, too large ones are cut.
+- `begin`: Same as in Python: negative numbers count from the end, too large ones are cut.
+- `end`: Same as in Python: negative numbers count from the end, too large ones are cut.
 - `out`: Views.
 
 Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that does not fit; TORCH.
@@ -3328,7 +3328,7 @@ accel_slice_tensors(value, var"begin", var"end", out) =
 """
     accel_pad_input_tensors(value, num_processes, dim, out)
 
-Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number. (The reference adds another number of rows for many sizes.)
+Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number. (Accelerate adds another number of rows for many sizes.)
 
 - `value`: Any.
 - `num_processes`: By what the size is to be divided; at least 1.
@@ -3424,7 +3424,7 @@ accel_get_shape(value, out) =
 """
     accel_get_data_structure(value, out)
 
-Describes a tree: each tensor becomes one of the same shape and dtype on the device \"meta\", which has no memory. accel_initialize_tensors() makes a like tree from it, so that rank 0 can tell others what they are to receive.
+Describes a tree: each tensor becomes one of the same shape and dtype on the device \"meta\", which has no memory. accel_initialize_tensors() makes a like tree from it, so that rank 0 can describe to others what they are to receive.
 
 - `value`: A tensor or a tree of tensors.
 - `out`: The new tree.
@@ -3441,7 +3441,7 @@ accel_get_data_structure(value, out) =
 
 A tree of new tensors on the CPU, whose elements are not initialised.
 
-- `structure`: What accel_get_data_structure() returned, or any tree of tensors.
+- `structure`: A tree of accel_get_data_structure(), or any tree of tensors.
 - `out`: The new tree.
 
 Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; OUT_OF_MEMORY.
@@ -3571,7 +3571,7 @@ accel_device_empty_cache(device) =
 The memory of an accelerator in bytes.
 
 - `device`: The device.
-- `out`: A map with \"allocated\" and \"peak_allocated\" (by tensors), \"reserved\" and \"peak_reserved\" (by the allocator, which keeps memory for later tensors), and \"free\" and \"total\" (of the device), which are NONE when it does not tell.
+- `out`: A map with \"allocated\" and \"peak_allocated\" (by tensors), \"reserved\" and \"peak_reserved\" (by the allocator, which keeps memory for later tensors), and \"free\" and \"total\" (of the device), which are NONE when the device does not report them.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED for the CPU and other devices that do not count.
 
@@ -3587,7 +3587,7 @@ Counts the peaks of accel_device_memory() from what is in use now.
 
 - `device`: The device.
 
-Returns: As accel_device_memory().
+Returns: Same as accel_device_memory().
 
 Threads: any.
 """
@@ -3600,7 +3600,7 @@ accel_device_reset_peak_memory(device) =
 Describes a device and its abilities.
 
 - `device`: The device.
-- `out`: A map: \"name\" (\"cuda:0\"), \"type\" (\"cuda\"), \"index\", \"count\" (of devices of the type), \"total_memory\" (bytes, NONE when it does not tell), \"dtypes\" (a list of the names of those that it computes with; all when it does not tell).
+- `out`: A map: \"name\" (\"cuda:0\"), \"type\" (\"cuda\"), \"index\", \"count\" (of devices of the type), \"total_memory\" (bytes, NONE when it is not reported), \"dtypes\" (a list of the names of those that it computes with; all when they are not reported).
 
 Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.
 
@@ -3661,7 +3661,7 @@ Adds an owner.
 
 - `state`: A state.
 
-Returns: The same state, with one owner more.
+Returns: This state, which has one owner more.
 
 Threads: any.
 """
@@ -4278,7 +4278,7 @@ Gathers tensors whose dimension 0 differs by rank; nothing is padded.
 - `value`: A tensor or a tree of tensors.
 - `out`: The joined tree.
 
-Returns: As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.
+Returns: Same as accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.
 
 Threads: collective, waits.
 """
@@ -4288,13 +4288,13 @@ accel_gather_uneven(state, value, out) =
 """
     accel_gather_for_metrics(state, value, out)
 
-Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches. Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the batch are truncated to as many first rows as the batch has, as in the reference.
+Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches. Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the batch are truncated to as many first rows as the batch has, as in Accelerate.
 
 - `state`: A state.
 - `value`: A tensor or a tree of tensors; other leaves are gathered as objects.
 - `out`: Each sample exactly once.
 
-Returns: As accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.
+Returns: Same as accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.
 
 Threads: collective, waits.
 """
@@ -4310,7 +4310,7 @@ Gathers a list of results as accel_gather_object() does, and leaves out results 
 - `items`: This rank's list; tensors in it may have any sizes.
 - `out`: The list of all ranks' items.
 
-Returns: As accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as accel_gather_for_metrics().
+Returns: Same as accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as accel_gather_for_metrics().
 
 Threads: collective, waits.
 """
@@ -4344,7 +4344,7 @@ Every rank gets the reduction of each tensor over all ranks, as new tensors.
 - `scale`: A factor for the result; 1 for none. Integers are truncated.
 - `out`: The reduced tree.
 
-Returns: As accel_gather(); TYPE_MISMATCH for a reduction or a scale that the dtype does not have.
+Returns: Same as accel_gather(); TYPE_MISMATCH for a reduction or a scale that the dtype does not have.
 
 Threads: collective, waits.
 """
@@ -4360,7 +4360,7 @@ Every rank gets one rank's tensors, written into its own.
 - `value`: A tensor or a tree of tensors, changed in place.
 - `from_process`: The source rank.
 
-Returns: As accel_gather().
+Returns: Same as accel_gather().
 
 Threads: collective, waits.
 """
@@ -4408,11 +4408,11 @@ Pads one dimension of each tensor to its largest size over all ranks.
 - `state`: A state.
 - `value`: A tensor or a tree of tensors, with equally many dimensions on all ranks.
 - `dim`: The dimension; negative ones count from the end; tensors that lack it stay.
-- `pad_index`: What is filled in.
+- `pad_index`: The value that is filled in.
 - `pad_first`: 1: before the data instead of after it.
 - `out`: The padded tree.
 
-Returns: As accel_gather().
+Returns: Same as accel_gather().
 
 Threads: collective, waits.
 """
@@ -4428,7 +4428,7 @@ Reduces a tensor over the ranks, in place.
 - `tensor`: Reduced in place.
 - `reduction`: ACCEL_REDUCE_*.
 
-Returns: As accel_gather().
+Returns: Same as accel_gather().
 
 Threads: collective, waits.
 """
@@ -4444,7 +4444,7 @@ Joins the parts of all ranks in rank order.
 - `input`: One rank's part.
 - `output`: num_processes times as many elements.
 
-Returns: As accel_gather().
+Returns: Same as accel_gather().
 
 Threads: collective, waits.
 """
@@ -4461,7 +4461,7 @@ Reduces over the ranks and leaves each rank its part.
 - `reduction`: ACCEL_REDUCE_*.
 - `output`: This rank's part of the reduction.
 
-Returns: As accel_gather().
+Returns: Same as accel_gather().
 
 Threads: collective, waits.
 """
@@ -4477,7 +4477,7 @@ Part i of the input goes to rank i.
 - `input`: num_processes equal parts each.
 - `output`: num_processes equal parts each.
 
-Returns: As accel_gather().
+Returns: Same as accel_gather().
 
 Threads: collective, waits.
 """
@@ -4494,7 +4494,7 @@ Part i of the source rank's input goes to rank i.
 - `from_process`: The source rank.
 - `output`: This rank's part.
 
-Returns: As accel_gather().
+Returns: Same as accel_gather().
 
 Threads: collective, waits.
 """
@@ -4541,7 +4541,7 @@ accel_recv(state, tensor, from_process, tag) =
 Starts accel_gather().
 
 - `state`: A state.
-- `value`: As there.
+- `value`: See there.
 - `out_work`: The call under way.
 
 Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -4557,7 +4557,7 @@ accel_gather_async(state, value, out_work) =
 Starts accel_gather_uneven().
 
 - `state`: A state.
-- `value`: As there.
+- `value`: See there.
 - `out_work`: The call under way.
 
 Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -4573,7 +4573,7 @@ accel_gather_uneven_async(state, value, out_work) =
 Starts accel_gather_for_metrics(), for the batch that the loader gave last.
 
 - `state`: A state.
-- `value`: As there.
+- `value`: See there.
 - `out_work`: The call under way.
 
 Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -4589,7 +4589,7 @@ accel_gather_for_metrics_async(state, value, out_work) =
 Starts accel_gather_object_for_metrics(), for the batch that the loader gave last.
 
 - `state`: A state.
-- `items`: As there.
+- `items`: See there.
 - `out_work`: The call under way.
 
 Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -4605,7 +4605,7 @@ accel_gather_object_for_metrics_async(state, items, out_work) =
 Starts accel_gather_object().
 
 - `state`: A state.
-- `object`: As there.
+- `object`: See there.
 - `out_work`: The call under way.
 
 Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -4621,9 +4621,9 @@ accel_gather_object_async(state, object, out_work) =
 Starts accel_reduce().
 
 - `state`: A state.
-- `value`: As there.
-- `reduction`: As there.
-- `scale`: As there.
+- `value`: See there.
+- `reduction`: See there.
+- `scale`: See there.
 - `out_work`: The call under way.
 
 Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -4639,8 +4639,8 @@ accel_reduce_async(state, value, reduction, scale, out_work) =
 Starts accel_broadcast().
 
 - `state`: A state.
-- `value`: As there.
-- `from_process`: As there.
+- `value`: See there.
+- `from_process`: See there.
 - `out_work`: The call under way.
 
 Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -4656,8 +4656,8 @@ accel_broadcast_async(state, value, from_process, out_work) =
 Starts accel_broadcast_object_list().
 
 - `state`: A state.
-- `objects`: As there.
-- `from_process`: As there.
+- `objects`: See there.
+- `from_process`: See there.
 - `out_work`: The call under way.
 
 Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -4673,10 +4673,10 @@ accel_broadcast_object_list_async(state, objects, from_process, out_work) =
 Starts accel_pad_across_processes().
 
 - `state`: A state.
-- `value`: As there.
-- `dim`: As there.
-- `pad_index`: As there.
-- `pad_first`: As there.
+- `value`: See there.
+- `dim`: See there.
+- `pad_index`: See there.
+- `pad_first`: See there.
 - `out_work`: The call under way.
 
 Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -4692,8 +4692,8 @@ accel_pad_across_processes_async(state, value, dim, pad_index, pad_first, out_wo
 Starts accel_all_reduce().
 
 - `state`: A state.
-- `tensor`: As there.
-- `reduction`: As there.
+- `tensor`: See there.
+- `reduction`: See there.
 - `out_work`: The call under way.
 
 Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -4709,8 +4709,8 @@ accel_all_reduce_async(state, tensor, reduction, out_work) =
 Starts accel_all_gather().
 
 - `state`: A state.
-- `input`: As there.
-- `output`: As there.
+- `input`: See there.
+- `output`: See there.
 - `out_work`: The call under way.
 
 Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -4726,9 +4726,9 @@ accel_all_gather_async(state, input, output, out_work) =
 Starts accel_reduce_scatter().
 
 - `state`: A state.
-- `input`: As there.
-- `reduction`: As there.
-- `output`: As there.
+- `input`: See there.
+- `reduction`: See there.
+- `output`: See there.
 - `out_work`: The call under way.
 
 Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -4744,8 +4744,8 @@ accel_reduce_scatter_async(state, input, reduction, output, out_work) =
 Starts accel_all_to_all().
 
 - `state`: A state.
-- `input`: As there.
-- `output`: As there.
+- `input`: See there.
+- `output`: See there.
 - `out_work`: The call under way.
 
 Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -4761,9 +4761,9 @@ accel_all_to_all_async(state, input, output, out_work) =
 Starts accel_scatter().
 
 - `state`: A state.
-- `input`: `nothing`/`C_NULL` is allowed. As there.
-- `from_process`: As there.
-- `output`: As there.
+- `input`: `nothing`/`C_NULL` is allowed. See there.
+- `from_process`: See there.
+- `output`: See there.
 - `out_work`: The call under way.
 
 Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -4779,9 +4779,9 @@ accel_scatter_async(state, input, from_process, output, out_work) =
 Starts accel_send().
 
 - `state`: A state.
-- `tensor`: As there.
-- `to_process`: As there.
-- `tag`: As there.
+- `tensor`: See there.
+- `to_process`: See there.
+- `tag`: See there.
 - `out_work`: The call under way.
 
 Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -4797,9 +4797,9 @@ accel_send_async(state, tensor, to_process, tag, out_work) =
 Starts accel_recv().
 
 - `state`: A state.
-- `tensor`: As there.
-- `from_process`: As there.
-- `tag`: As there.
+- `tensor`: See there.
+- `from_process`: See there.
+- `tag`: See there.
 - `out_work`: The call under way.
 
 Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -4892,7 +4892,7 @@ Adds an owner.
 
 - `work`: A work.
 
-Returns: The same work, with one owner more.
+Returns: This work, which has one owner more.
 
 Threads: any.
 """
@@ -4953,7 +4953,7 @@ Cuts the ranks into groups. All ranks call this.
 - `key`: Orders the ranks of a group; of equal keys the lower rank comes first.
 - `out`: The group of this rank.
 
-Returns: As accel_gather().
+Returns: Same as accel_gather().
 
 Threads: collective, waits.
 """
@@ -5031,7 +5031,7 @@ Adds an owner.
 
 - `mesh`: A mesh.
 
-Returns: The same mesh, with one owner more.
+Returns: This mesh, which has one owner more.
 
 Threads: any.
 """
@@ -5053,7 +5053,7 @@ accel_mesh_release(mesh) =
 """
     accel_mesh_size(mesh, axes, out)
 
-The number of ranks along an axis, or along several. Of a state's mesh these are the sizes that its options have, and for one that they left open what was found; accel_state_describe() says where each came from.
+The number of ranks along an axis, or along several. A state's mesh has the sizes of its options, and computed sizes where they are unset; accel_state_describe() says where each came from.
 
 - `mesh`: A mesh.
 - `axes`: A name, or several that are separated by commas: their product.
@@ -5137,13 +5137,13 @@ accel_tensor_empty(shape, ndim, dtype, device, out) =
 All elements equal.
 
 - `shape`: `nothing`/`C_NULL` is allowed. The sizes.
-- `ndim`: As accel_tensor_empty().
+- `ndim`: Same as accel_tensor_empty().
 - `number`: The element.
-- `dtype`: As accel_tensor_empty().
-- `device`: As accel_tensor_empty().
+- `dtype`: Same as accel_tensor_empty().
+- `device`: Same as accel_tensor_empty().
 - `out`: The tensor.
 
-Returns: As accel_tensor_empty().
+Returns: Same as accel_tensor_empty().
 
 Threads: any, waits.
 """
@@ -5156,12 +5156,12 @@ accel_tensor_full(shape, ndim, number, dtype, device, out) =
 Draws from the standard normal distribution with the default generator.
 
 - `shape`: `nothing`/`C_NULL` is allowed. The sizes.
-- `ndim`: As accel_tensor_empty().
-- `dtype`: As accel_tensor_empty().
-- `device`: As accel_tensor_empty().
+- `ndim`: Same as accel_tensor_empty().
+- `dtype`: Same as accel_tensor_empty().
+- `device`: Same as accel_tensor_empty().
 - `out`: The tensor.
 
-Returns: As accel_tensor_empty().
+Returns: Same as accel_tensor_empty().
 
 Threads: any, waits.
 """
@@ -5179,7 +5179,7 @@ Integers below a bound, as int64, with the default generator.
 - `ndim`: Their number.
 - `out`: The tensor.
 
-Returns: As accel_tensor_empty().
+Returns: Same as accel_tensor_empty().
 
 Threads: any, waits.
 """
@@ -5193,11 +5193,11 @@ A new CPU tensor with a copy of the caller's elements.
 
 - `data`: `nothing`/`C_NULL` is allowed. Row-major; may be NULL when there are none.
 - `shape`: `nothing`/`C_NULL` is allowed. The sizes.
-- `ndim`: As accel_tensor_empty().
-- `dtype`: As accel_tensor_empty().
+- `ndim`: Same as accel_tensor_empty().
+- `dtype`: Same as accel_tensor_empty().
 - `out`: The tensor.
 
-Returns: As accel_tensor_empty().
+Returns: Same as accel_tensor_empty().
 
 Threads: any, waits.
 """
@@ -5213,13 +5213,13 @@ A tensor over memory of the caller, without a copy.
 - `shape`: `nothing`/`C_NULL` is allowed. The shape.
 - `ndim`: Their number.
 - `strides`: `nothing`/`C_NULL` is allowed. In elements; NULL: row-major.
-- `dtype`: What and where the memory is.
-- `device`: What and where the memory is.
+- `dtype`: The kind and the place of the memory.
+- `device`: The kind and the place of the memory.
 - `user_data`: `nothing`/`C_NULL` is allowed. `destroy` runs when the last tensor that shares the memory goes, on any thread.
 - `destroy`: `nothing`/`C_NULL` is allowed. `destroy` runs when the last tensor that shares the memory goes, on any thread.
 - `out`: The tensor.
 
-Returns: As accel_tensor_empty().
+Returns: Same as accel_tensor_empty().
 
 Threads: any.
 """
@@ -5246,10 +5246,10 @@ accel_tensor_from_dlpack(tensor, out) =
 
 Imports a tensor from DLPack before version 1.
 
-- `tensor`: As above.
+- `tensor`: See above.
 - `out`: The tensor.
 
-Returns: As above.
+Returns: See above.
 
 Threads: any.
 """
@@ -5276,10 +5276,10 @@ accel_tensor_to_dlpack(tensor, out) =
 
 Exports a tensor to DLPack before version 1.
 
-- `tensor`: As above.
-- `out`: As above.
+- `tensor`: See above.
+- `out`: See above.
 
-Returns: As above.
+Returns: See above.
 
 Threads: any.
 """
@@ -5308,10 +5308,10 @@ accel_tensor_from_torch(tensor_impl, torch_version, out) =
 The way back.
 
 - `tensor`: A tensor.
-- `torch_version`: As above.
+- `torch_version`: See above.
 - `out_tensor_impl`: One reference of its c10::TensorImpl.
 
-Returns: As above.
+Returns: See above.
 
 Threads: any.
 """
@@ -5324,10 +5324,10 @@ accel_tensor_to_torch(tensor, torch_version, out_tensor_impl) =
 Shares a tensor that stays the caller's: the handle is another owner of it.
 
 - `tensor_impl`: A c10::TensorImpl, borrowed for the call.
-- `torch_version`: As above.
+- `torch_version`: See above.
 - `out`: The tensor.
 
-Returns: As above.
+Returns: See above.
 
 Threads: any.
 """
@@ -5340,10 +5340,10 @@ accel_tensor_share_torch(tensor_impl, torch_version, out) =
 The tensor in the application's own LibTorch, without another owner.
 
 - `tensor`: A tensor.
-- `torch_version`: As above.
+- `torch_version`: See above.
 - `out_tensor_impl`: Its c10::TensorImpl, valid as long as the handle.
 
-Returns: As above.
+Returns: See above.
 
 Threads: any.
 """
@@ -5357,7 +5357,7 @@ Adds an owner.
 
 - `tensor`: A tensor.
 
-Returns: The same tensor, with one owner more.
+Returns: This tensor, which has one owner more.
 
 Threads: any.
 """
@@ -5484,7 +5484,7 @@ accel_tensor_nbytes(tensor, out) =
 """
     accel_tensor_data(tensor, out)
 
-The memory of the elements. What is written there by address, backward does not notice: write between steps. From the call on, half-precision casts of a parameter are made for each group of micro-batches instead of by the optimizer.
+The memory of the elements. Backward does not notice writes through the address: write between steps. From the call on, half-precision casts of a parameter are made for each group of micro-batches instead of by the optimizer.
 
 - `tensor`: A tensor with memory.
 - `out`: Its first element; lives as long as the tensor.
@@ -5561,10 +5561,10 @@ accel_tensor_is_contiguous(tensor, out) =
 """
     accel_tensor_requires_grad(tensor, out)
 
-Whether gradients are kept.
+Whether gradients are saved in the tensor.
 
 - `tensor`: A tensor.
-- `out`: 1 when gradients are kept for it.
+- `out`: 1 when gradients are saved in it.
 
 Returns: ACCEL_OK or INVALID_HANDLE.
 
@@ -5576,7 +5576,7 @@ accel_tensor_requires_grad(tensor, out) =
 """
     accel_tensor_set_requires_grad(tensor, requires_grad)
 
-Sets whether gradients are kept.
+Sets whether gradients are saved in the tensor.
 
 - `tensor`: A leaf of a floating dtype.
 - `requires_grad`: 1 or 0.
@@ -5609,7 +5609,7 @@ accel_tensor_grad(tensor, out) =
 Sets the gradient of a leaf. The tensors share memory afterwards. Models that are prepared for several ranks keep the memory of their gradients: there change what accel_tensor_grad() returns.
 
 - `tensor`: A leaf of a floating dtype.
-- `gradient`: `nothing`/`C_NULL` is allowed. Of the same shape, dtype and device; NULL takes the gradient away.
+- `gradient`: `nothing`/`C_NULL` is allowed. A tensor of the same shape, dtype and device; NULL takes the gradient away.
 
 Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is not a leaf.
 
@@ -5642,7 +5642,7 @@ Converts dtype and device.
 - `dtype`: The goal; dtype may be ACCEL_UNSET to keep it.
 - `device`: The goal; dtype may be ACCEL_UNSET to keep it.
 - `non_blocking`: 1: do not wait.
-- `out`: The same memory when nothing changes.
+- `out`: A tensor that shares the memory when nothing changes.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
 
@@ -5687,7 +5687,7 @@ accel_tensor_clone(tensor, out) =
 Returns the same elements outside of autograd.
 
 - `tensor`: A tensor.
-- `out`: The same memory outside of autograd.
+- `out`: A tensor that shares the memory, outside of autograd.
 
 Returns: ACCEL_OK or INVALID_HANDLE.
 
@@ -5730,10 +5730,10 @@ accel_op_find(name, overload, out) =
 """
     accel_op_resolve(name, args, n_args, names, kwargs, n_kwargs, out)
 
-Finds the overload of an operator that some arguments are for, as a call in Python would: among those that take the arguments the one that converts fewest of them, of tensors before of numbers. Remembered by the kinds of the arguments, so that a further choice costs less than the call; a handle can be kept for arguments of the same kinds.
+Finds the overload of an operator that some arguments are for, as a call in Python would: among those that take the arguments the one that converts fewest of them, of tensors before of numbers. Remembered by the kinds of the arguments, so that a further choice costs less than the call; a handle can be reused for arguments of the same kinds.
 
 - `name`: \"aten::add\"; without a namespace it is LibTorch's, else one of our own.
-- `args`: `nothing`/`C_NULL` is allowed. Arguments in the schema's order; args may be NULL when there are none. What stands behind the \"*\" of a schema has to be named.
+- `args`: `nothing`/`C_NULL` is allowed. Arguments in the schema's order; args may be NULL when there are none. Arguments behind the \"*\" of a schema have to be named.
 - `n_args`: Their number.
 - `names`: `nothing`/`C_NULL` is allowed. The names of further arguments.
 - `kwargs`: `nothing`/`C_NULL` is allowed. Names and values, n_kwargs of each; may be NULL when there are none.
@@ -5771,17 +5771,17 @@ accel_op_call(op, args, n_args, results, max_results, out_n_results) =
 
 Calls an operator with arguments by name.
 
-- `op`: As accel_op_call().
+- `op`: Same as accel_op_call().
 - `args`: `nothing`/`C_NULL` is allowed. The arguments.
-- `n_args`: As accel_op_call().
+- `n_args`: Same as accel_op_call().
 - `names`: `nothing`/`C_NULL` is allowed. The names.
 - `kwargs`: `nothing`/`C_NULL` is allowed. Names and values, n_kwargs of each; may be NULL when there are none.
 - `n_kwargs`: Their number.
 - `results`: Room for the results.
-- `max_results`: As accel_op_call().
-- `out_n_results`: As accel_op_call().
+- `max_results`: Same as accel_op_call().
+- `out_n_results`: Same as accel_op_call().
 
-Returns: As accel_op_call(); NOT_FOUND for a name that the schema lacks.
+Returns: Same as accel_op_call(); NOT_FOUND for a name that the schema lacks.
 
 Threads: any, waits.
 """
@@ -5876,9 +5876,9 @@ accel_inference_mode_begin(out) =
 """
     accel_cross_entropy(logits, labels, out)
 
-Mean cross entropy of class scores, with gradients.
+Mean cross entropy of logits, with gradients.
 
-- `logits`: [..., classes]. Of a model with loss_parallel, and of accel_parallel_class_scores(), the classes of this rank; the loss is that over all, and the call is collective among the ranks that share them.
+- `logits`: [..., classes]. For a model with loss_parallel, and for accel_parallel_class_scores(), the classes of this rank; the loss is over all classes, and the call is collective among the ranks that share them.
 - `labels`: int64 [...], -100 is left out.
 - `out`: A scalar.
 
@@ -5894,8 +5894,8 @@ accel_cross_entropy(logits, labels, out) =
 
 Mean of the squared differences, with gradients.
 
-- `input`: What a model predicts.
-- `target`: Of the same shape.
+- `input`: The prediction of a model.
+- `target`: The target, of the same shape.
 - `out`: A scalar.
 
 Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
@@ -5910,8 +5910,8 @@ accel_mse_loss(input, target, out) =
 
 Mean of the absolute differences, with gradients.
 
-- `input`: What a model predicts.
-- `target`: Of the same shape.
+- `input`: The prediction of a model.
+- `target`: The target, of the same shape.
 - `out`: A scalar.
 
 Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
@@ -5926,8 +5926,8 @@ accel_l1_loss(input, target, out) =
 
 Mean Huber loss, with gradients: squared differences where they are small, absolute ones where they are large, so that outliers do not rule.
 
-- `input`: What a model predicts.
-- `target`: Of the same shape.
+- `input`: The prediction of a model.
+- `target`: The target, of the same shape.
 - `delta`: Where the one becomes the other. In (0, inf).
 - `out`: A scalar.
 
@@ -5941,9 +5941,9 @@ accel_huber_loss(input, target, delta, out) =
 """
     accel_binary_cross_entropy_with_logits(logits, target, out)
 
-Mean binary cross entropy of scores, with gradients: of independent yes-or-no questions. The sigmoid is inside, which is exact for large scores.
+Mean binary cross entropy of logits, with gradients: of independent yes-or-no questions. The sigmoid is inside, which is exact for large logits.
 
-- `logits`: The scores.
+- `logits`: The logits.
 - `target`: Probabilities in [0, 1] of the same shape and dtype.
 - `out`: A scalar.
 
@@ -5988,7 +5988,7 @@ accel_module_load_torchscript(path, options, out) =
 """
     accel_module_from_package(path, options, out)
 
-A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and torch._inductor.aoti_compile_and_package() make it. It needs no Python and no compiler. A package is a program: load only what you trust. What it says of its LibTorch, processor and device is read before its code is loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs are checked before each call: by what `accel compile` wrote into the package, or else by the code itself. Dimensions that were compiled as dynamic ones may have any size in their range; numbers and texts are fixed. Results have no gradient history. The parameters and buffers are in a tree with the names of the model; loading a state dict, or moving them to other memory, changes what the next call computes with. Their dtypes, shapes and device are those of the code.
+A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and torch._inductor.aoti_compile_and_package() make it. It needs no Python and no compiler. A package is a program: load only what you trust. Its metadata (LibTorch, processor, device) is checked before its code is loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs are checked before each call: by what `accel compile` wrote into the package, or else by the code itself. Dimensions that were compiled as dynamic ones may have any size in their range; numbers and texts are fixed. Results have no gradient history. The parameters and buffers are in a tree with the names of the model; loading a state dict, or moving them to other memory, changes what the next call computes with. Their dtypes, shapes and device are those of the code.
 
 - `path`: The file.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
@@ -6004,7 +6004,7 @@ accel_module_from_package(path, options, out) =
 """
     accel_module_from_config(config, out)
 
-A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: decoders, which are \"gemma2\", \"gemma3_text\", \"gpt2\", \"gpt_neox\", \"llama\", \"mistral\", \"mixtral\", \"olmo2\", \"phi\", \"phi3\", \"qwen2\", \"qwen2_moe\", \"qwen3\", \"qwen3_moe\" and \"stablelm\", and encoders. Decoders take token ids int64 [batch, length] and give logits [batch, length, vocabulary]. They also take \"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head size]. What a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied. They also take \"attention_mask\" [batch, earlier length + length] (1: a token, 0: padding) and \"position_ids\" [batch, length]. With experts and `output_router_logits` the output is a list, whose last is the loss of the routers, times `router_aux_loss_coef`. Encoders, which are \"bert\", \"distilbert\" and \"roberta\", take \"input_ids\", \"attention_mask\" (1: a token, 0: padding; all are tokens by default), \"token_type_ids\" and \"position_ids\", each [batch, length]. `architectures` of the configuration says what they give: a \"BertModel\" [hidden states [batch, length, hidden size], pooled [batch, hidden size]], a \"DistilBertModel\" the hidden states; a \"BertForMaskedLM\" scores of the vocabulary for each token; \"BertForSequenceClassification\" scores of classes for each sequence, \"BertForTokenClassification\" for each token; and \"BertForQuestionAnswering\" [scores of the first token of the answer, of the last one]. Names of parameters are those of transformers.
+A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: decoders, which are \"gemma2\", \"gemma3_text\", \"gpt2\", \"gpt_neox\", \"llama\", \"mistral\", \"mixtral\", \"olmo2\", \"phi\", \"phi3\", \"qwen2\", \"qwen2_moe\", \"qwen3\", \"qwen3_moe\" and \"stablelm\", and encoders. Decoders take token ids int64 [batch, length] and give logits [batch, length, vocabulary]. They also take \"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head size]. The cache that a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied. They also take \"attention_mask\" [batch, earlier length + length] (1: a token, 0: padding) and \"position_ids\" [batch, length]. With experts and `output_router_logits` the output is a list, whose last is the loss of the routers, times `router_aux_loss_coef`. Encoders, which are \"bert\", \"distilbert\" and \"roberta\", take \"input_ids\", \"attention_mask\" (1: a token, 0: padding; all are tokens by default), \"token_type_ids\" and \"position_ids\", each [batch, length]. `architectures` of the configuration says what they give: a \"BertModel\" [hidden states [batch, length, hidden size], pooled [batch, hidden size]], a \"DistilBertModel\" the hidden states; a \"BertForMaskedLM\" logits of the vocabulary for each token; \"BertForSequenceClassification\" logits of classes for each sequence, \"BertForTokenClassification\" for each token; and \"BertForQuestionAnswering\" [logits of the first token of the answer, of the last one]. Names of parameters are those of transformers.
 
 - `config`: The path of a config.json, or the JSON text itself.
 - `out`: The module.
@@ -6197,7 +6197,7 @@ Self-attention [batch, length, embed_dim] with in_proj_weight [3 embed_dim, embe
 - `num_heads`: Sizes.
 - `causal`: 1: a position sees only earlier ones.
 - `bias`: 1 or 0.
-- `dropout`: Of the attention weights.
+- `dropout`: The rate of the dropout of attention weights.
 - `out`: The module.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -6215,7 +6215,7 @@ A mixture of experts (Shazeer et al., 2017): feed-forward networks down(silu(gat
 - `hidden_size`: Sizes.
 - `intermediate_size`: Sizes.
 - `num_experts`: The number of experts.
-- `experts_per_token`: Of each token, in [1, num_experts].
+- `experts_per_token`: The number of experts that each token takes, in [1, num_experts].
 - `balance_rate`: By how much the bias of an expert, which is added to its share where experts are chosen and nowhere else, moves after each step of a prepared optimizer, up if it had fewer tokens than the mean and down if it had more (DeepSeek-AI, \"DeepSeek-V3\", 2024), such as 0.001. It is the buffer expert_bias. 0: there is none.
 - `out`: The module.
 
@@ -6231,12 +6231,12 @@ accel_module_mixture_of_experts(hidden_size, intermediate_size, num_experts, exp
 
 weight [out_channels, in_channels / groups, kernel, kernel].
 
-- `in_channels`: As in torch.nn.Conv2d, the same in both directions.
-- `out_channels`: As in torch.nn.Conv2d, the same in both directions.
-- `kernel`: As in torch.nn.Conv2d, the same in both directions.
-- `stride`: As in torch.nn.Conv2d, the same in both directions.
-- `padding`: As in torch.nn.Conv2d, the same in both directions.
-- `groups`: As in torch.nn.Conv2d, the same in both directions.
+- `in_channels`: Same as in torch.nn.Conv2d, equal in both directions.
+- `out_channels`: Same as in torch.nn.Conv2d, equal in both directions.
+- `kernel`: Same as in torch.nn.Conv2d, equal in both directions.
+- `stride`: Same as in torch.nn.Conv2d, equal in both directions.
+- `padding`: Same as in torch.nn.Conv2d, equal in both directions.
+- `groups`: Same as in torch.nn.Conv2d, equal in both directions.
 - `bias`: 1 or 0.
 - `out`: The module.
 
@@ -6287,7 +6287,7 @@ Adds an owner.
 
 - `module`: A module.
 
-Returns: The same module, with one owner more.
+Returns: This module, which has one owner more.
 
 Threads: any.
 """
@@ -6343,11 +6343,11 @@ accel_module_add_parameter(var"module", name, tensor, requires_grad) =
 Adds a buffer to a module.
 
 - `module`: A module.
-- `name`: As above.
+- `name`: See above.
 - `tensor`: State that is not trained.
 - `persistent`: 1: it is in the state dict.
 
-Returns: As above.
+Returns: See above.
 
 Threads: object.
 """
@@ -6360,10 +6360,10 @@ accel_module_add_buffer(var"module", name, tensor, persistent) =
 Puts a module below another.
 
 - `module`: A module.
-- `name`: As above.
+- `name`: See above.
 - `child`: Must not contain the module.
 
-Returns: As above.
+Returns: See above.
 
 Threads: object.
 """
@@ -6376,7 +6376,7 @@ accel_module_add_child(var"module", name, child) =
 Puts another tensor in the place of a parameter or buffer, which keeps its place in the state dict. Do this before the module is prepared and before it is given to an optimizer: both keep the former tensor.
 
 - `module`: A module.
-- `name`: Of a parameter or buffer directly below it.
+- `name`: The name of a parameter or buffer directly below it.
 - `tensor`: A leaf; a parameter is trained when its tensor requires a gradient.
 
 Returns: ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND.
@@ -6389,10 +6389,10 @@ accel_module_replace_tensor(var"module", name, tensor) =
 """
     accel_module_replace_child(module, name, child)
 
-Puts another module in the place of a child, which keeps its place in the state dict. As above.
+Puts another module in the place of a child, which keeps its place in the state dict. See above.
 
 - `module`: A module of accel_module_create() or accel_module_sequential().
-- `name`: Of a child.
+- `name`: The name of a child.
 - `child`: Must not contain the module.
 
 Returns: ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a whole.
@@ -6405,10 +6405,10 @@ accel_module_replace_child(var"module", name, child) =
 """
     accel_module_remove(module, name)
 
-Takes a parameter, buffer or child away from a module. As above.
+Takes a parameter, buffer or child away from a module. See above.
 
 - `module`: A module of accel_module_create() or accel_module_sequential().
-- `name`: Of what is directly below it.
+- `name`: The name of a parameter, buffer or child directly below it.
 
 Returns: ACCEL_OK or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a whole.
 
@@ -6474,7 +6474,7 @@ accel_module_add_hook(var"module", when, hook, user_data, destroy, out_id) =
 Removes a hook. It may be removed while it runs.
 
 - `module`: The module that it was added to.
-- `id`: What accel_module_add_hook() gave.
+- `id`: The id from accel_module_add_hook().
 
 Returns: ACCEL_OK; NOT_FOUND for one that is not there.
 
@@ -6504,9 +6504,9 @@ accel_module_set_no_grad(var"module", no_grad) =
 Saves memory for time: a module keeps its inputs instead of its activations, and backward computes its forward again when it needs them. Gradients are the same, bit for bit, if the forward computes the same each time. It works for every module, forwards in the host language too, and with accumulation, data parallelism and autocast. Put it on the blocks of a model: of n equal blocks the activations of one are left, beside the inputs of all.
 
 - `module`: A module, or a model that was prepared. Itself is checkpointed if neither class_names nor modules is set.
-- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. With recompute NOTHING activations are kept again.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. With recompute NOTHING activations are saved again.
 
-Returns: ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for a regular expression that is none; UNSUPPORTED for a part of a TorchScript module.
+Returns: ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for an invalid regular expression; UNSUPPORTED for a part of a TorchScript module.
 
 Threads: object.
 """
@@ -6541,7 +6541,7 @@ Calls a module with inputs by name behind those by place. Layers call theirs \"i
 - `named_inputs`: `nothing`/`C_NULL` is allowed. A map from names to values, or NULL. Inputs before a named one that are not given are NONE, or the default of the script.
 - `out`: The output.
 
-Returns: As accel_module_call(); NOT_FOUND for an unknown name; INVALID_ARGUMENT for an input that was given twice.
+Returns: Same as accel_module_call(); NOT_FOUND for an unknown name; INVALID_ARGUMENT for an input that was given twice.
 
 Threads: object, waits.
 """
@@ -6643,7 +6643,7 @@ accel_module_children_bottom_up(var"module", out) =
 """
     accel_module_state_dict(module, out)
 
-Parameters and persistent buffers in the reference's naming; tied ones under each of their names.
+Parameters and persistent buffers in Accelerate's naming; tied ones under each of their names.
 
 - `module`: A module.
 - `out`: A map name -> tensor that shares memory with the module.
@@ -6755,9 +6755,9 @@ The model of a folder of Hugging Face, as accel_module_from_config() makes it of
 
 - `folder`: A folder with config.json, and safetensors or files of torch, one or several with their index; or a GGUF file.
 - `quantization`: `nothing`/`C_NULL` is allowed. How weights are quantized as they are read: one at a time is in memory as floating-point numbers. NULL, or without a kind: they are not quantized.
-- `out`: The module, in training: accel_module_train() changes it. That of a GGUF file evaluates.
+- `out`: The module, in training: accel_module_train() changes it. A model of a GGUF file evaluates.
 
-Returns: As accel_module_from_config(); NOT_FOUND for a file, for a parameter without weights, and for a name of `quantization` that fits no module, which it names; SHAPE_MISMATCH; CORRUPT; IO. INVALID_ARGUMENT for `quantization` also where the files have codes already, or it has fields without a kind.
+Returns: Same as accel_module_from_config(); NOT_FOUND for a file, for a parameter without weights, and for a name of `quantization` that fits no module, which it names; SHAPE_MISMATCH; CORRUPT; IO. INVALID_ARGUMENT for `quantization` also where the files have codes already, or it has fields without a kind.
 
 Threads: any, waits.
 """
@@ -6783,7 +6783,7 @@ accel_module_quantize(var"module", options, out) =
 """
     accel_module_generate(module, input_ids, attention_mask, options, on_tokens, user_data, destroy, out)
 
-Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens are kept between the steps. An encoder-decoder reads the input once, and its decoder adds tokens to options.decoder_tokens.
+Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens are cached between the steps. An encoder-decoder reads the input once, and its decoder adds tokens to options.decoder_tokens.
 
 - `module`: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives [logits, past_key_values]; in evaluation (accel_module_train()). An encoder-decoder has the inputs (input_ids or input_features, attention_mask, decoder_input_ids, decoder_attention_mask, past_key_values), and gets the first with an empty list as past_key_values; in later calls the list has the keys and values of the encoder's states, too.
 - `input_ids`: int64 [batch, length]; for an encoder-decoder that reads features, these.
@@ -6792,7 +6792,7 @@ Lets a decoder or an encoder-decoder add tokens to sequences, one after the othe
 - `on_tokens`: `nothing`/`C_NULL` is allowed. NULL: none.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
-- `out`: A map: \"tokens\" int64 [batch, length + new], of an encoder-decoder [batch, decoder_tokens + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
+- `out`: A map: \"tokens\" int64 [batch, length + new], of an encoder-decoder [batch, decoder_tokens + new], and \"log_probabilities\" float32 [batch, new], of each new token by the logits after the penalty.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED for a module without past_key_values; INVALID_STATE in training.
 
@@ -6824,7 +6824,7 @@ Adds an owner.
 
 - `batch`: A batch.
 
-Returns: The same batch, with one owner more.
+Returns: This batch, which has one owner more.
 
 Threads: any.
 """
@@ -6866,7 +6866,7 @@ accel_generation_batch_add(batch, input_ids, options, out_id) =
 Computes the next token of each sequence: sequences that wait and have room begin, and all are computed in one call of the model.
 
 - `batch`: A batch.
-- `out`: A list with a map for each new token, in the order of each sequence: INT \"id\", of the sequence, INT \"token\", DOUBLE \"log_probability\" by the scores after the penalty, and STRING \"end\": \"\" while the sequence goes on, \"stop\" with a stop token or sequence, \"length\" with the last of max_new_tokens or the last position of the model. A sequence whose scores are not finite ends with \"failed\", no token and STRING \"error\". The list is empty while only prompts were computed, or nothing is left to do, which accel_generation_batch_info() tells.
+- `out`: A list with a map for each new token, in the order of each sequence: INT \"id\", of the sequence, INT \"token\", DOUBLE \"log_probability\" by the logits after the penalty, and STRING \"end\": \"\" while the sequence goes on, \"stop\" with a stop token or sequence, \"length\" with the last of max_new_tokens or the last position of the model. A sequence whose logits are not finite ends with \"failed\", no token and STRING \"error\". The list is empty while only prompts were computed, or nothing is left to do, which accel_generation_batch_info() tells.
 
 Returns: ACCEL_OK; INVALID_STATE in training; OUT_OF_MEMORY or TORCH where the model fails, after which the sequences that it computed have ended.
 
@@ -6881,7 +6881,7 @@ accel_generation_batch_step(batch, out) =
 Ends a sequence, which gets no further tokens: also while another thread runs a step, whose token of it may still come.
 
 - `batch`: A batch.
-- `id`: What accel_generation_batch_add() gave.
+- `id`: The id from accel_generation_batch_add().
 
 Returns: ACCEL_OK; NOT_FOUND for a sequence that is not there, or has ended.
 
@@ -6893,7 +6893,7 @@ accel_generation_batch_cancel(batch, id) =
 """
     accel_generation_batch_info(batch, out)
 
-Tells how much a batch has to do.
+The work that a batch has.
 
 - `batch`: A batch.
 - `out`: A map of INT: \"running\" and \"waiting\" sequences, \"cached_tokens\" whose keys and values have room, \"reused_tokens\" of prompts that were not computed, and \"guessed_tokens\" and \"accepted_tokens\" of the guesses, since the batch was made.
@@ -6926,11 +6926,11 @@ accel_module_add_adapter(var"module", name, options) =
 
 Adds an adapter of a folder of PEFT, adapter_config.json and adapter_model.safetensors, and makes it the only active one. The model is as it was if the folder does not fit it.
 
-- `module`: As in accel_module_add_adapter().
+- `module`: Same as accel_module_add_adapter().
 - `name`: Its name, without a dot.
 - `folder`: The folder.
 
-Returns: As accel_module_add_adapter(); NOT_FOUND for a file or a tensor that is not there; CORRUPT; SHAPE_MISMATCH; UNSUPPORTED for an adapter that is not LoRA or DoRA.
+Returns: Same as accel_module_add_adapter(); NOT_FOUND for a file or a tensor that is not there; CORRUPT; SHAPE_MISMATCH; UNSUPPORTED for an adapter that is not LoRA or DoRA.
 
 Threads: object, waits.
 """
@@ -6957,7 +6957,7 @@ accel_save_adapter(state, var"module", name, folder) =
 """
     accel_module_adapters(module, out)
 
-Tells what adapters a model has.
+The adapters of a model.
 
 - `module`: A model, prepared or not.
 - `out`: A map from the names of adapters, in the order in which they were added, to maps: BOOL \"active\", BOOL \"merged\", a list of the names of \"layers\", and the map \"config\" as PEFT has it in adapter_config.json.
@@ -7004,9 +7004,9 @@ accel_module_merge_adapters(var"module") =
 
 Takes merged adapters away from the weights again, up to rounding.
 
-- `module`: As in accel_module_merge_adapters().
+- `module`: Same as accel_module_merge_adapters().
 
-Returns: As accel_module_merge_adapters().
+Returns: Same as accel_module_merge_adapters().
 
 Threads: object.
 """
@@ -7016,7 +7016,7 @@ accel_module_unmerge_adapters(var"module") =
 """
     accel_module_remove_adapter(module, name)
 
-Removes an adapter. What was trained beside it stays.
+Removes an adapter. Parameters that were trained beside it stay.
 
 - `module`: A model that is not prepared.
 - `name`: One of its adapters.
@@ -7031,7 +7031,7 @@ accel_module_remove_adapter(var"module", name) =
 """
     accel_use_adapters_begin(names, n_names, out)
 
-In calls of this thread inside, these adapters act in place of the active ones, in all models that have them: a request of a server can choose its own. What is trained does not change; backward takes the adapters of the forward. The innermost scope counts.
+In calls of this thread inside, these adapters act in place of the active ones, in all models that have them: a request of a server can choose its own. The set of trained parameters does not change; backward takes the adapters of the forward. The innermost scope counts.
 
 - `names`: `nothing`/`C_NULL` is allowed. Adapters. May be NULL when there are none.
 - `n_names`: Their number.
@@ -7065,11 +7065,11 @@ accel_optimizer_adamw(var"module", options, out) =
 
 Adam; everything else as accel_optimizer_adamw().
 
-- `module`: `nothing`/`C_NULL` is allowed. As there.
-- `options`: `nothing`/`C_NULL` is allowed. As there.
-- `out`: As there.
+- `module`: `nothing`/`C_NULL` is allowed. See there.
+- `options`: `nothing`/`C_NULL` is allowed. See there.
+- `out`: See there.
 
-Returns: As there.
+Returns: See there.
 
 Threads: any.
 """
@@ -7081,11 +7081,11 @@ accel_optimizer_adam(var"module", options, out) =
 
 Stochastic gradient descent; everything else as accel_optimizer_adamw().
 
-- `module`: `nothing`/`C_NULL` is allowed. As there.
-- `options`: `nothing`/`C_NULL` is allowed. As there.
-- `out`: As there.
+- `module`: `nothing`/`C_NULL` is allowed. See there.
+- `options`: `nothing`/`C_NULL` is allowed. See there.
+- `out`: See there.
 
-Returns: As there.
+Returns: See there.
 
 Threads: any.
 """
@@ -7097,11 +7097,11 @@ accel_optimizer_sgd(var"module", options, out) =
 
 Adagrad. Everything else as accel_optimizer_adamw().
 
-- `module`: `nothing`/`C_NULL` is allowed. As there.
-- `options`: `nothing`/`C_NULL` is allowed. As there.
-- `out`: As there.
+- `module`: `nothing`/`C_NULL` is allowed. See there.
+- `options`: `nothing`/`C_NULL` is allowed. See there.
+- `out`: See there.
 
-Returns: As there.
+Returns: See there.
 
 Threads: any.
 """
@@ -7113,11 +7113,11 @@ accel_optimizer_adagrad(var"module", options, out) =
 
 RMSprop. Everything else as accel_optimizer_adamw().
 
-- `module`: `nothing`/`C_NULL` is allowed. As there.
-- `options`: `nothing`/`C_NULL` is allowed. As there.
-- `out`: As there.
+- `module`: `nothing`/`C_NULL` is allowed. See there.
+- `options`: `nothing`/`C_NULL` is allowed. See there.
+- `out`: See there.
 
-Returns: As there.
+Returns: See there.
 
 Threads: any.
 """
@@ -7129,11 +7129,11 @@ accel_optimizer_rmsprop(var"module", options, out) =
 
 Adamax. Everything else as accel_optimizer_adamw().
 
-- `module`: `nothing`/`C_NULL` is allowed. As there.
-- `options`: `nothing`/`C_NULL` is allowed. As there.
-- `out`: As there.
+- `module`: `nothing`/`C_NULL` is allowed. See there.
+- `options`: `nothing`/`C_NULL` is allowed. See there.
+- `out`: See there.
 
-Returns: As there.
+Returns: See there.
 
 Threads: any.
 """
@@ -7145,11 +7145,11 @@ accel_optimizer_adamax(var"module", options, out) =
 
 NAdam. Everything else as accel_optimizer_adamw().
 
-- `module`: `nothing`/`C_NULL` is allowed. As there.
-- `options`: `nothing`/`C_NULL` is allowed. As there.
-- `out`: As there.
+- `module`: `nothing`/`C_NULL` is allowed. See there.
+- `options`: `nothing`/`C_NULL` is allowed. See there.
+- `out`: See there.
 
-Returns: As there.
+Returns: See there.
 
 Threads: any.
 """
@@ -7161,11 +7161,11 @@ accel_optimizer_nadam(var"module", options, out) =
 
 RAdam. Everything else as accel_optimizer_adamw().
 
-- `module`: `nothing`/`C_NULL` is allowed. As there.
-- `options`: `nothing`/`C_NULL` is allowed. As there.
-- `out`: As there.
+- `module`: `nothing`/`C_NULL` is allowed. See there.
+- `options`: `nothing`/`C_NULL` is allowed. See there.
+- `out`: See there.
 
-Returns: As there.
+Returns: See there.
 
 Threads: any.
 """
@@ -7177,11 +7177,11 @@ accel_optimizer_radam(var"module", options, out) =
 
 Lion. Everything else as accel_optimizer_adamw().
 
-- `module`: `nothing`/`C_NULL` is allowed. As there.
-- `options`: `nothing`/`C_NULL` is allowed. As there.
-- `out`: As there.
+- `module`: `nothing`/`C_NULL` is allowed. See there.
+- `options`: `nothing`/`C_NULL` is allowed. See there.
+- `out`: See there.
 
-Returns: As there.
+Returns: See there.
 
 Threads: any.
 """
@@ -7193,11 +7193,11 @@ accel_optimizer_lion(var"module", options, out) =
 
 LAMB. Everything else as accel_optimizer_adamw().
 
-- `module`: `nothing`/`C_NULL` is allowed. As there.
-- `options`: `nothing`/`C_NULL` is allowed. As there.
-- `out`: As there.
+- `module`: `nothing`/`C_NULL` is allowed. See there.
+- `options`: `nothing`/`C_NULL` is allowed. See there.
+- `out`: See there.
 
-Returns: As there.
+Returns: See there.
 
 Threads: any.
 """
@@ -7209,11 +7209,11 @@ accel_optimizer_lamb(var"module", options, out) =
 
 Adafactor. Everything else as accel_optimizer_adamw().
 
-- `module`: `nothing`/`C_NULL` is allowed. As there.
-- `options`: `nothing`/`C_NULL` is allowed. As there.
-- `out`: As there.
+- `module`: `nothing`/`C_NULL` is allowed. See there.
+- `options`: `nothing`/`C_NULL` is allowed. See there.
+- `out`: See there.
 
-Returns: As there.
+Returns: See there.
 
 Threads: any.
 """
@@ -7225,11 +7225,11 @@ accel_optimizer_adafactor(var"module", options, out) =
 
 Muon. Only for matrices: biases, norms and embeddings belong to an AdamW beside it. Everything else as accel_optimizer_adamw().
 
-- `module`: `nothing`/`C_NULL` is allowed. As there.
-- `options`: `nothing`/`C_NULL` is allowed. As there.
-- `out`: As there.
+- `module`: `nothing`/`C_NULL` is allowed. See there.
+- `options`: `nothing`/`C_NULL` is allowed. See there.
+- `out`: See there.
 
-Returns: As there; INVALID_ARGUMENT names a parameter that has not two dimensions.
+Returns: See there; INVALID_ARGUMENT names a parameter that has not two dimensions.
 
 Threads: any.
 """
@@ -7241,11 +7241,11 @@ accel_optimizer_muon(var"module", options, out) =
 
 AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters of fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can load it, and the reverse. amsgrad and float64 are refused. Everything else as accel_optimizer_adamw().
 
-- `module`: `nothing`/`C_NULL` is allowed. As there.
-- `options`: `nothing`/`C_NULL` is allowed. As there.
-- `out`: As there.
+- `module`: `nothing`/`C_NULL` is allowed. See there.
+- `options`: `nothing`/`C_NULL` is allowed. See there.
+- `out`: See there.
 
-Returns: As there.
+Returns: See there.
 
 Threads: any.
 """
@@ -7257,11 +7257,11 @@ accel_optimizer_adamw_8bit(var"module", options, out) =
 
 LOMO. accel_lomo_backward() updates; accel_optimizer_step() and accel_optimizer_zero_grad() have nothing left to do. Everything else as accel_optimizer_adamw().
 
-- `module`: `nothing`/`C_NULL` is allowed. As there.
-- `options`: `nothing`/`C_NULL` is allowed. As there.
-- `out`: As there.
+- `module`: `nothing`/`C_NULL` is allowed. See there.
+- `options`: `nothing`/`C_NULL` is allowed. See there.
+- `out`: See there.
 
-Returns: As there.
+Returns: See there.
 
 Threads: any.
 """
@@ -7273,11 +7273,11 @@ accel_optimizer_lomo(var"module", options, out) =
 
 AdaLomo, by accel_lomo_backward() as LOMO. Everything else as accel_optimizer_adamw().
 
-- `module`: `nothing`/`C_NULL` is allowed. As there.
-- `options`: `nothing`/`C_NULL` is allowed. As there.
-- `out`: As there.
+- `module`: `nothing`/`C_NULL` is allowed. See there.
+- `options`: `nothing`/`C_NULL` is allowed. See there.
+- `out`: See there.
 
-Returns: As there.
+Returns: See there.
 
 Threads: any.
 """
@@ -7289,11 +7289,11 @@ accel_optimizer_adalomo(var"module", options, out) =
 
 Schedule-free SGD. Everything else as accel_optimizer_adamw().
 
-- `module`: `nothing`/`C_NULL` is allowed. As there.
-- `options`: `nothing`/`C_NULL` is allowed. As there.
-- `out`: As there.
+- `module`: `nothing`/`C_NULL` is allowed. See there.
+- `options`: `nothing`/`C_NULL` is allowed. See there.
+- `out`: See there.
 
-Returns: As there.
+Returns: See there.
 
 Threads: any.
 """
@@ -7305,11 +7305,11 @@ accel_optimizer_schedule_free_sgd(var"module", options, out) =
 
 Schedule-free AdamW. Everything else as accel_optimizer_adamw().
 
-- `module`: `nothing`/`C_NULL` is allowed. As there.
-- `options`: `nothing`/`C_NULL` is allowed. As there.
-- `out`: As there.
+- `module`: `nothing`/`C_NULL` is allowed. See there.
+- `options`: `nothing`/`C_NULL` is allowed. See there.
+- `out`: See there.
 
-Returns: As there.
+Returns: See there.
 
 Threads: any.
 """
@@ -7324,8 +7324,8 @@ An optimizer with a user-defined update. Groups, schedulers, update precision an
 - `module`: `nothing`/`C_NULL` is allowed. Its trainable parameters become the first group; NULL: groups are added later.
 - `state_names`: `nothing`/`C_NULL` is allowed. The keys of the states in the state dict; \"step\" is there anyway.
 - `n_states`: How many tensors the update keeps of each parameter.
-- `lr`: Of groups that have none of their own.
-- `weight_decay`: Of groups that have none of their own.
+- `lr`: The learning rate of groups that have none of their own.
+- `weight_decay`: The learning rate of groups that have none of their own.
 - `update`: Called for each parameter with a gradient.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
@@ -7341,7 +7341,7 @@ accel_optimizer_create(var"module", state_names, n_states, lr, weight_decay, upd
 """
     accel_optimizer_from_callbacks(save, load, step, zero_grad, user_data, destroy, out)
 
-An optimizer that the application implements as a whole. Prepared, it steps when gradients are complete and have not overflowed, and is saved with the training state, as the others are. Its parameters are told by accel_optimizer_add_group(); learning rates that schedulers of the library set are read by accel_optimizer_lr().
+An optimizer that the application implements as a whole. Prepared, it steps when gradients are complete and have not overflowed, and is saved with the training state, as the others are. Its parameters are given by accel_optimizer_add_group(); learning rates that schedulers of the library set are read by accel_optimizer_lr().
 
 - `save`: Its state.
 - `load`: Its state.
@@ -7365,7 +7365,7 @@ Adds an owner.
 
 - `optimizer`: An optimizer.
 
-Returns: The same optimizer, with one owner more.
+Returns: This optimizer, which has one owner more.
 
 Threads: any.
 """
@@ -7425,7 +7425,7 @@ One update by the gradients of a closure, which is called within the call, with 
 - `closure`: The callback.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
-- `out_loss`: What the closure gave; NULL when it was not called.
+- `out_loss`: The loss that the closure returned; NULL when it was not called.
 
 Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED under a loss scale: the closure's gradients would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that returns no loss; TORCH.
 
@@ -7471,7 +7471,7 @@ Whether the latest update was skipped: gradients overflowed. A step while gradie
 
 - `optimizer`: An optimizer.
 
-Returns: 1 when the latest update was skipped. Waits for a device that has yet to tell.
+Returns: 1 when the latest update was skipped. Waits for the device where the result is not known yet.
 
 Threads: any.
 """
@@ -7576,7 +7576,7 @@ Changes a setting of a group, for all further steps.
 
 - `optimizer`: An optimizer.
 - `group`: From 0.
-- `name`: As above; \"lr\" and \"weight_decay\" too.
+- `name`: See above; \"lr\" and \"weight_decay\" too.
 - `value`: Within the bounds of the option.
 
 Returns: ACCEL_OK, NOT_FOUND or INVALID_ARGUMENT.
@@ -7623,7 +7623,7 @@ accel_optimizer_state_dict(optimizer, out) =
 Takes back the state of an optimizer.
 
 - `optimizer`: An optimizer.
-- `state_dict`: As accel_optimizer_state_dict() returns it; copied.
+- `state_dict`: A state dict in the form of accel_optimizer_state_dict(); copied.
 
 Returns: ACCEL_OK, SHAPE_MISMATCH or INVALID_ARGUMENT; nothing changes then.
 
@@ -7673,10 +7673,10 @@ accel_scheduler_group_lambda(optimizer, lambda, user_data, destroy, out) =
 
 Multiplies by gamma every step_size steps.
 
-- `optimizer`: As above.
+- `optimizer`: See above.
 - `step_size`: At least 1.
 - `gamma`: The factor.
-- `out`: As above.
+- `out`: See above.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
@@ -7690,11 +7690,11 @@ accel_scheduler_step_lr(optimizer, step_size, gamma, out) =
 
 Rises linearly for warmup_steps, then falls along half a cosine to min_factor at total_steps.
 
-- `optimizer`: As above.
+- `optimizer`: See above.
 - `warmup_steps`: Steps.
 - `total_steps`: Steps.
-- `min_factor`: Of the initial rate.
-- `out`: As above.
+- `min_factor`: The lowest factor of the initial rate.
+- `out`: See above.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
@@ -7708,10 +7708,10 @@ accel_scheduler_cosine(optimizer, warmup_steps, total_steps, min_factor, out) =
 
 Rises linearly for warmup_steps, then falls linearly to 0 at total_steps.
 
-- `optimizer`: As above.
+- `optimizer`: See above.
 - `warmup_steps`: Steps.
 - `total_steps`: Steps.
-- `out`: As above.
+- `out`: See above.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
@@ -7725,11 +7725,11 @@ accel_scheduler_linear_warmup(optimizer, warmup_steps, total_steps, out) =
 
 Rises linearly for warmup_steps, then falls num_cycles times along half a cosine to 0, each time from the full rate.
 
-- `optimizer`: As above.
+- `optimizer`: See above.
 - `warmup_steps`: Steps.
 - `total_steps`: Steps.
 - `num_cycles`: At least 1.
-- `out`: As above.
+- `out`: See above.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
@@ -7743,9 +7743,9 @@ accel_scheduler_cosine_hard_restarts(optimizer, warmup_steps, total_steps, num_c
 
 Rises linearly for warmup_steps, and stays.
 
-- `optimizer`: As above.
+- `optimizer`: See above.
 - `warmup_steps`: Steps.
-- `out`: As above.
+- `out`: See above.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
@@ -7759,10 +7759,10 @@ accel_scheduler_constant_with_warmup(optimizer, warmup_steps, out) =
 
 Rises linearly for warmup_steps, then falls as 1 / sqrt((step + timescale - warmup_steps) / timescale).
 
-- `optimizer`: As above.
+- `optimizer`: See above.
 - `warmup_steps`: Steps.
 - `timescale`: ACCEL_UNSET_INT64: warmup_steps, or 10000 without a warm-up.
-- `out`: As above.
+- `out`: See above.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
@@ -7776,11 +7776,11 @@ accel_scheduler_inverse_sqrt(optimizer, warmup_steps, timescale, out) =
 
 Multiplies by gamma at each milestone.
 
-- `optimizer`: As above.
+- `optimizer`: See above.
 - `milestones`: Steps, in any order; a repeated one counts twice.
 - `n_milestones`: Their number.
 - `gamma`: The factor.
-- `out`: As above.
+- `out`: See above.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
@@ -7794,10 +7794,10 @@ accel_scheduler_multi_step(optimizer, milestones, n_milestones, gamma, out) =
 
 The initial rate times factor for total_iters steps, then the initial rate.
 
-- `optimizer`: As above.
+- `optimizer`: See above.
 - `factor`: Above 0, at most 1.
 - `total_iters`: At least 1.
-- `out`: As above.
+- `out`: See above.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
@@ -7811,11 +7811,11 @@ accel_scheduler_constant(optimizer, factor, total_iters, out) =
 
 From start_factor to end_factor of the initial rate in total_iters steps, along a line.
 
-- `optimizer`: As above.
+- `optimizer`: See above.
 - `start_factor`: Above 0, at most 1.
 - `end_factor`: 0 to 1.
 - `total_iters`: At least 1.
-- `out`: As above.
+- `out`: See above.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
@@ -7829,9 +7829,9 @@ accel_scheduler_linear(optimizer, start_factor, end_factor, total_iters, out) =
 
 Multiplies by gamma in each step.
 
-- `optimizer`: As above.
+- `optimizer`: See above.
 - `gamma`: The factor.
-- `out`: As above.
+- `out`: See above.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
@@ -7845,10 +7845,10 @@ accel_scheduler_exponential(optimizer, gamma, out) =
 
 The initial rate times (1 - step / total_iters) to the power, and 0 from total_iters on.
 
-- `optimizer`: As above.
+- `optimizer`: See above.
 - `total_iters`: At least 1.
 - `power`: Not negative.
-- `out`: As above.
+- `out`: See above.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
@@ -7862,10 +7862,10 @@ accel_scheduler_polynomial(optimizer, total_iters, power, out) =
 
 From the initial rate to eta_min in t_max steps along half a cosine, and back in the next t_max (Loshchilov, Hutter, 2017, without the restarts).
 
-- `optimizer`: As above.
+- `optimizer`: See above.
 - `t_max`: At least 1.
 - `eta_min`: The lowest rate.
-- `out`: As above.
+- `out`: See above.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
@@ -7879,11 +7879,11 @@ accel_scheduler_cosine_annealing(optimizer, t_max, eta_min, out) =
 
 From the initial rate to eta_min along half a cosine, again and again: in t_0 steps, then in t_0 * t_mult, ... (Loshchilov, Hutter, \"SGDR\", 2017).
 
-- `optimizer`: As above.
+- `optimizer`: See above.
 - `t_0`: At least 1.
 - `t_mult`: At least 1.
 - `eta_min`: The lowest rate.
-- `out`: As above.
+- `out`: See above.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
@@ -7933,7 +7933,7 @@ accel_scheduler_cyclic(optimizer, base_lr, max_lr, options, out) =
 
 Reduces the rates when a metric does not get better any more. It steps with accel_scheduler_step_metric() only.
 
-- `optimizer`: As above.
+- `optimizer`: See above.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out`: The scheduler.
 
@@ -8006,7 +8006,7 @@ Adds an owner.
 
 - `scheduler`: A scheduler.
 
-Returns: The same scheduler, with one owner more.
+Returns: This scheduler, which has one owner more.
 
 Threads: any.
 """
@@ -8045,7 +8045,7 @@ accel_scheduler_step(scheduler) =
 One step on with what was measured. A prepared scheduler steps once, however many ranks there are.
 
 - `scheduler`: One made by accel_scheduler_plateau(), or the prepared one of it.
-- `metric`: The same on all ranks. NaN is not an improvement.
+- `metric`: The metric, equal on all ranks. NaN is not an improvement.
 
 Returns: ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.
 
@@ -8107,7 +8107,7 @@ accel_scheduler_state_dict(scheduler, out) =
 Takes back where a scheduler stood. Its settings stay as they were made: a setting that differs is reported as a warning.
 
 - `scheduler`: A scheduler of the same kind.
-- `state_dict`: As above, or as torch made it.
+- `state_dict`: See above, or as torch made it.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT; nothing changes then.
 
@@ -8185,7 +8185,7 @@ accel_dataset_ragged(values, n_values, offsets, out) =
 A file of numbers as a tensor that shares the mapped file: .npy, or numbers without a header (.bin), as tokens are stored.
 
 - `path`: The file. One that begins as .npy is one.
-- `dtype`: Of the numbers; for .npy ACCEL_UNSET, or what it must be.
+- `dtype`: The dtype of the numbers; for .npy ACCEL_UNSET, or the dtype that the file must have.
 - `out`: The tensor. Writing to it does not change the file.
 
 Returns: ACCEL_OK, NOT_FOUND, TYPE_MISMATCH, UNSUPPORTED, or CORRUPT for a file that was cut short.
@@ -8317,7 +8317,7 @@ accel_dataset_images(folder, options, out) =
 
 A record batch of Arrow; an item is a map from columns to rows. Numbers, bool, text, and lists of numbers; numbers stay where they are.
 
-- `schema`: Of the batch; consumed in any case.
+- `schema`: The schema of the batch; consumed in any case.
 - `array`: The batch; consumed in any case. It is released when nothing uses its memory any more.
 - `null_value`: Stands for nulls, with \"\" for text and no entries for lists; ACCEL_UNSET_DOUBLE: a null is an error.
 - `out`: The dataset.
@@ -8335,10 +8335,10 @@ accel_dataset_arrow(schema, array, null_value, out) =
 All record batches of an Arrow stream, which Arrow creates from IPC files, Parquet files and tables.
 
 - `stream`: Read to its end; consumed in any case.
-- `null_value`: As in accel_dataset_arrow().
+- `null_value`: Same as accel_dataset_arrow().
 - `out`: The dataset.
 
-Returns: As accel_dataset_arrow(); IO when the stream fails.
+Returns: Same as accel_dataset_arrow(); IO when the stream fails.
 
 Threads: any, waits.
 """
@@ -8348,14 +8348,14 @@ accel_dataset_arrow_stream(stream, null_value, out) =
 """
     accel_dataset_create(length, item, items, set_epoch, user_data, destroy, out)
 
-The program's own items by number. They are made on the thread of the outer call; a loader with workers calls from several threads at once.
+A map-style dataset whose items the program makes. They are made on the thread of the outer call; a loader with workers calls from several threads at once.
 
 - `length`: Says how many there are.
 - `item`: Makes one.
 - `items`: `nothing`/`C_NULL` is allowed. Makes the items of a batch; NULL: one after another.
 - `set_epoch`: `nothing`/`C_NULL` is allowed. For items that differ by epoch; NULL: they do not.
-- `user_data`: `nothing`/`C_NULL` is allowed. Of all four.
-- `destroy`: `nothing`/`C_NULL` is allowed. Of all four.
+- `user_data`: `nothing`/`C_NULL` is allowed. The pointer of all four.
+- `destroy`: `nothing`/`C_NULL` is allowed. The pointer of all four.
 - `out`: The dataset.
 
 Returns: ACCEL_OK.
@@ -8374,8 +8374,8 @@ The program's own stream of items.
 - `next`: Makes items.
 - `skip`: `nothing`/`C_NULL` is allowed. Leaves items out; NULL: they are made and dropped.
 - `end`: `nothing`/`C_NULL` is allowed. Ends what begin began; NULL: nothing has to be done.
-- `user_data`: `nothing`/`C_NULL` is allowed. Of all four.
-- `destroy`: `nothing`/`C_NULL` is allowed. Of all four.
+- `user_data`: `nothing`/`C_NULL` is allowed. The pointer of all four.
+- `destroy`: `nothing`/`C_NULL` is allowed. The pointer of all four.
 - `length`: Items of an epoch; ACCEL_UNSET_INT64: unknown.
 - `num_shards`: Parts that can be read without the others, so that ranks need not read each other's; at least 1.
 - `out`: The dataset.
@@ -8392,7 +8392,7 @@ accel_dataset_create_stream(var"begin", next, skip, var"end", user_data, destroy
 
 The items of a dataset as a stream.
 
-- `dataset`: Items by number.
+- `dataset`: A map-style dataset.
 - `seed`: Another order in each epoch, as of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their numbers.
 - `out`: The stream.
 
@@ -8408,10 +8408,10 @@ accel_dataset_as_stream(dataset, seed, out) =
 
 Several datasets as one stream: where each item comes from is drawn by weight, from seed and epoch alone, so that the order is the same in every run and on every rank.
 
-- `sources`: Streams, or items by number in their order.
+- `sources`: Streams, or map-style datasets, which are read in the order of their items.
 - `n_sources`: At least 1.
 - `weights`: `nothing`/`C_NULL` is allowed. A list with a number above 0 for each; their sum may be anything. NULL: all the same.
-- `seed`: Of the draws.
+- `seed`: The seed of the draws.
 - `end`: ACCEL_MERGE_END_*.
 - `out`: The stream.
 
@@ -8427,7 +8427,7 @@ accel_dataset_merge(sources, n_sources, weights, seed, var"end", out) =
 
 Datasets one behind the other.
 
-- `datasets`: Items by number.
+- `datasets`: Map-style datasets.
 - `n_datasets`: At least 1.
 - `out`: All their items.
 
@@ -8462,7 +8462,7 @@ Adds an owner.
 
 - `dataset`: A dataset.
 
-Returns: The same dataset, with one owner more.
+Returns: This dataset, which has one owner more.
 
 Threads: any.
 """
@@ -8543,7 +8543,7 @@ accel_sampler_sequential(length, out) =
 """
     accel_sampler_seedable_random(length, seed, out)
 
-A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed + epoch), as the reference's SeedableRandomSampler.
+A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed + epoch), as Accelerate's SeedableRandomSampler.
 
 - `length`: How many.
 - `seed`: The data seed.
@@ -8564,7 +8564,7 @@ Draws of another number than there are items, as torch's RandomSampler: permutat
 - `length`: Items.
 - `num_samples`: Draws of an epoch.
 - `replacement`: 1: an item may come again at once.
-- `seed`: Of generator(seed + epoch).
+- `seed`: The seed of generator(seed + epoch).
 - `out`: The sampler.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -8583,7 +8583,7 @@ Draws by weight, as torch's WeightedRandomSampler.
 - `n_weights`: Items.
 - `num_samples`: Draws of an epoch.
 - `replacement`: 1: an item may be drawn again. 0: num_samples is at most the number of weights above 0.
-- `seed`: Of generator(seed + epoch).
+- `seed`: The seed of generator(seed + epoch).
 - `out`: The sampler.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -8601,7 +8601,7 @@ Some of the items, as torch's SubsetRandomSampler when they are shuffled.
 - `indices`: `nothing`/`C_NULL` is allowed. From 0; they may repeat.
 - `n_indices`: Their number.
 - `shuffle`: 1: a new order in every epoch. 0: as given.
-- `seed`: Of generator(seed + epoch).
+- `seed`: The seed of generator(seed + epoch).
 - `out`: The sampler.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -8620,7 +8620,7 @@ Random batches of items of about one length, which need little padding, as trans
 - `n_lengths`: Items.
 - `batch_size`: The loader's, of all ranks together.
 - `group_batches`: Batches that are sorted together; ACCEL_UNSET_INT64: a quarter of all, from 1 to 50.
-- `seed`: Of generator(seed + epoch).
+- `seed`: The seed of generator(seed + epoch).
 - `out`: The sampler.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -8639,7 +8639,7 @@ One rank's share of an order, as torch's DistributedSampler, for programs that s
 - `num_replicas`: Ranks.
 - `rank`: This one.
 - `shuffle`: 1: of the permutation of generator(seed + epoch). 0: of the sequence.
-- `seed`: The same on all ranks.
+- `seed`: Equal on all ranks.
 - `drop_last`: 1: a tail that does not reach all ranks is left out; 0: it is filled up with items from the start.
 - `out`: The sampler.
 
@@ -8675,7 +8675,7 @@ Adds an owner.
 
 - `sampler`: A sampler.
 
-Returns: The same sampler, with one owner more.
+Returns: This sampler, which has one owner more.
 
 Threads: any.
 """
@@ -8747,7 +8747,7 @@ Adds an owner.
 
 - `loader`: A loader.
 
-Returns: The same loader, with one owner more.
+Returns: This loader, which has one owner more.
 
 Threads: any.
 """
@@ -8969,7 +8969,7 @@ accel_dataloader_state_dict(loader, out) =
 The next batch is the one that followed when the state was taken. With another number of ranks, or another batch size, it begins with the next item of all ranks' order.
 
 - `loader`: A loader over the same data; threads and prefetch may differ.
-- `state_dict`: As above.
+- `state_dict`: See above.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
@@ -9016,7 +9016,7 @@ Says what the batch in hand is. Batches that are alike need it once: it holds un
 
 - `batches`: A loop.
 - `rows`: Of each rank's batch; negative where a rank has none any more.
-- `n_rows`: As many as there are ranks that share out the data: all, but for those along the pipeline, context and tensor axes of a mesh, which have the same rows.
+- `n_rows`: The number of ranks that share out the data: all ranks, except that ranks along the pipeline, context and tensor axes of a mesh have the same rows.
 - `remainder`: How many rows of all ranks' last batches are not repetitions, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
 - `end_of_dataloader`: 1: the batch is the last one of the loop, and `remainder` speaks of it.
 
@@ -9034,7 +9034,7 @@ Adds an owner.
 
 - `batches`: A loop.
 
-Returns: The same loop, with one owner more.
+Returns: This loop, which has one owner more.
 
 Threads: any.
 """
@@ -9077,7 +9077,7 @@ Makes a tokenizer of texts in memory.
 - `config`: `nothing`/`C_NULL` is allowed. The content of a tokenizer_config.json, or NULL.
 - `out`: The tokenizer.
 
-Returns: As accel_tokenizer_load().
+Returns: Same as accel_tokenizer_load().
 
 Threads: any, waits.
 """
@@ -9091,7 +9091,7 @@ Adds an owner.
 
 - `tokenizer`: A tokenizer.
 
-Returns: The same tokenizer, with one owner more.
+Returns: This tokenizer, which has one owner more.
 
 Threads: any.
 """
@@ -9117,7 +9117,7 @@ The ids of one text.
 
 - `tokenizer`: A tokenizer.
 - `text`: STRING or BYTES, or a list of two: a pair.
-- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. Those of batches do not count.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. Options of batches are ignored.
 - `out`: int64 [tokens], on the CPU.
 
 Returns: ACCEL_OK; TYPE_MISMATCH; INVALID_ARGUMENT for BYTES that are not UTF-8, with the position, and for a max_length that the special tokens do not fit in.
@@ -9137,7 +9137,7 @@ The ids of a batch of texts, as models take them. Many texts are shared among th
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out`: A map: \"input_ids\" and \"attention_mask\" int64 [n_texts, length]; with token_type_ids \"token_type_ids\" of the same shape; with offsets \"offset_mapping\" int64 [n_texts, length, 2], first and behind the last, zeros where no text is.
 
-Returns: As accel_tokenizer_encode(), with the number of the text; INVALID_ARGUMENT for texts of different lengths without a padding token.
+Returns: Same as accel_tokenizer_encode(), with the number of the text; INVALID_ARGUMENT for texts of different lengths without a padding token.
 
 Threads: any, waits.
 """
@@ -9184,7 +9184,7 @@ Adds an owner.
 
 - `stream`: A stream.
 
-Returns: The same stream, with one owner more.
+Returns: This stream, which has one owner more.
 
 Threads: any.
 """
@@ -9240,7 +9240,7 @@ accel_decode_stream_finish(stream, out) =
 The id of a token.
 
 - `tokenizer`: A tokenizer.
-- `token`: As it stands in the vocabulary.
+- `token`: The token, written as in the vocabulary.
 - `out`: Its id.
 
 Returns: ACCEL_OK or NOT_FOUND.
@@ -9318,11 +9318,11 @@ accel_tokenizer_chat_text(tokenizer, messages, options, out) =
 The ids of a chat: its text, encoded without the special tokens that the template has put there itself.
 
 - `tokenizer`: A tokenizer.
-- `messages`: As accel_tokenizer_chat_text().
-- `options`: `nothing`/`C_NULL` is allowed. As accel_tokenizer_chat_text().
+- `messages`: Same as accel_tokenizer_chat_text().
+- `options`: `nothing`/`C_NULL` is allowed. Same as accel_tokenizer_chat_text().
 - `out`: int64 [tokens], on the CPU.
 
-Returns: As accel_tokenizer_chat_text().
+Returns: Same as accel_tokenizer_chat_text().
 
 Threads: any, waits.
 """
@@ -9369,7 +9369,7 @@ accel_dataset_chats(path, suffix, tokenizer, max_length, skip_malformed, out) =
 """
     accel_split_layers(state, module, options)
 
-Splits the layers of a model over the ranks along the axis \"tensor\" of the mesh, in place, ahead of accel_prepare_model(), which then takes them as they are. For models that no process has the memory of: one without memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model() reads of each weight only what this rank stores. Of other models a rank has one whole parameter after the other. What has no memory yet when the model is prepared gets its layer's initial values, those of a model that is not split.
+Splits the layers of a model over the ranks along the axis \"tensor\" of the mesh, in place, ahead of accel_prepare_model(), which then takes them as they are. For models that no process has the memory of: one without memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model() reads of each weight only what this rank stores. For other models a rank has one whole parameter after the other. A parameter without memory when the model is prepared gets its layer's initial values, those of a model that is not split.
 
 - `state`: A state.
 - `module`: A model that is not prepared, and has no device map.
@@ -9425,7 +9425,7 @@ accel_context_parallel_gather(state, part, dim, out) =
 The positions that this rank of the axis context has.
 
 - `state`: A state.
-- `length`: That of the whole sequence.
+- `length`: The length of the whole sequence.
 - `out`: int64 [length / ranks], on the CPU, in the order in which buffers show them.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT for a length that cannot be split.
@@ -9532,7 +9532,7 @@ Splits one dimension, and joins the parts of another one, as between heads and p
 - `whole`: The size of `join` in the result; -1: the number of ranks times that of the part.
 - `out`: Part of `split`, the whole of `join`.
 
-Returns: As accel_parallel_gather().
+Returns: Same as accel_parallel_gather().
 
 Threads: collective, waits.
 """
@@ -9542,12 +9542,12 @@ accel_parallel_all_to_all(state, input, split, join, whole, out) =
 """
     accel_parallel_class_scores(state, scores, classes, out)
 
-Class scores of which this rank has some classes, such as those of a language model's head over a part of its vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its rows are the loss over all classes, with targets and class weights of all. Each such loss is one exchange of 3 numbers a row, or 4 with label smoothing; its backward has none. The gradient of what the scores were computed from is a term of a sum: accel_parallel_copy() before the head sums it. Softmax, argmax, topk and logsumexp of such scores are UNSUPPORTED. Scores without a graph, as in an evaluation, are gathered, and so whole.
+Logits of which this rank has some classes, such as those of a language model's head over a part of its vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its rows are the loss over all classes, with targets and class weights of all. Each such loss is one exchange of 3 numbers a row, or 4 with label smoothing; its backward has none. The gradient of what the logits were computed from is a term of a sum: accel_parallel_copy() before the head sums it. Softmax, argmax, topk and logsumexp of such logits are UNSUPPORTED. Logits without a graph, as in an evaluation, are gathered, and so whole.
 
 - `state`: A state, or the group of an axis.
 - `scores`: A floating tensor [..., classes of this rank].
 - `classes`: The number of all classes, of which rank r has the share r.
-- `out`: The same scores, or those of all classes if they require no gradient.
+- `out`: These logits, or the logits of all classes if they require no gradient.
 
 Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
 
@@ -9559,7 +9559,7 @@ accel_parallel_class_scores(state, scores, classes, out) =
 """
     accel_pipeline_forward(state, stage, batch, chunks, chunk_rows, rounds, out)
 
-Passes a batch through the stages of a model, which are on the ranks of the state in their order: each rank computes its stage of one chunk of rows, and sends what the stage returns to the next rank, while the former one computes the next chunk. No gradients are recorded. What passes are trees of tensors, numbers and texts, of any sizes. With several rounds the first stage gets for a chunk, in each round but the first, what the last stage returned for it in the round before: a model that generates passes on the tokens, and with as many chunks as ranks all stages compute at once. A chunk is at its end when a stage returns NONE: no stage is called for it any more.
+Passes a batch through the stages of a model, which are on the ranks of the state in their order: each rank computes its stage of one chunk of rows, and sends what the stage returns to the next rank, while the former one computes the next chunk. No gradients are recorded. Stages pass trees of tensors, numbers and texts, of any sizes. With several rounds the first stage gets for a chunk, in each round but the first, what the last stage returned for it in the round before: a model that generates passes on the tokens, and with as many chunks as ranks all stages compute at once. A chunk is at its end when a stage returns NONE: no stage is called for it any more.
 
 - `state`: A state; its ranks are the stages, as those of accel_mesh_group(mesh, \"pipeline\", &state).
 - `stage`: This rank's stage, a module that is called with one input: the batch's chunk on the first rank, the output of the rank before on others.
@@ -9598,10 +9598,10 @@ accel_pipeline_create(parts, n_parts, out) =
 Trains a model in stages on one batch: forwards and backwards of its micro-batches on all stages, as a forward and accel_backward() of a model on one rank. Gradients are averaged over the rows of the batch and over the ranks with other batches; in an accumulation window the batch is one of its micro-batches. Clipping, the optimizer and schedulers follow as ever. Ranks along the axis pipeline get the same batch, and may leave out what their stages do not take.
 
 - `state`: A state.
-- `module`: What accel_prepare_model() gave. Its accel_module_call() computes a forward alone, and only in evaluation, if the axis pipeline has several ranks.
+- `module`: A prepared model. Its accel_module_call() computes a forward alone, and only in evaluation, if the axis pipeline has several ranks.
 - `inputs`: `nothing`/`C_NULL` is allowed. On the rank with the first stage, a tensor, a list or tuple of the model's inputs, or a map by their names; dimension 0 of each tensor has the rows. NULL on others.
 - `targets`: `nothing`/`C_NULL` is allowed. On the rank with the last stage, what the loss compares with: tensors with as many rows. NULL on others.
-- `loss_name`: `nothing`/`C_NULL` is allowed. \"cross_entropy\", the mean over the labels other than -100, [...], of class scores [..., classes]; \"cross_entropy_sum\", as accel_backward_sum() with their number; NULL: `loss`, or the loss that the model returns.
+- `loss_name`: `nothing`/`C_NULL` is allowed. \"cross_entropy\", the mean over the labels other than -100, [...], of logits [..., classes]; \"cross_entropy_sum\", as accel_backward_sum() with their number; NULL: `loss`, or the loss that the model returns.
 - `loss`: `nothing`/`C_NULL` is allowed. The program's own, called on the rank with the last stage; NULL beside a loss_name.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
@@ -9619,7 +9619,7 @@ accel_pipeline_step(state, var"module", inputs, targets, loss_name, loss, user_d
 
 The stages of a prepared model: which parts each has, on which rank, with how many parameters, the memory that these take, and the share of the costs.
 
-- `module`: What accel_prepare_model() gave.
+- `module`: A prepared model.
 - `out`: The text, a line for each stage.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.
@@ -9679,7 +9679,7 @@ accel_grad_scaler_state(state, out) =
 Sets how losses are scaled from the next backward on, between two steps.
 
 - `state`: A state whose losses are scaled.
-- `scaler_state`: What accel_grad_scaler_state() gave, or a state of torch.amp.GradScaler.
+- `scaler_state`: A state of accel_grad_scaler_state(), or a state of torch.amp.GradScaler.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT that names what is missing or wrong; INVALID_STATE when losses are not scaled.
 
@@ -9814,7 +9814,7 @@ Prepares objects of any kinds as the functions above, in any order: schedulers f
 - `n_items`: Their number.
 - `out_items`: Room for n_items items of that size: the same kinds in the same order, each handle the caller's, and the other fields as they were given.
 
-Returns: As the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, with several, or with model_options and another object than a model.
+Returns: Same as the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, with several, or with model_options and another object than a model.
 
 Threads: collective, waits.
 """
@@ -9858,7 +9858,7 @@ accel_set_fp8_filter(state, filter, user_data, destroy) =
 
 Describes the 8-bit layers of a prepared model.
 
-- `module`: What accel_prepare_model() gave.
+- `module`: A prepared model.
 - `out`: A map: \"scaling\" and \"format\" STRING; \"layers\", a list with the names of the layers that compute in 8 bits; \"skipped\", a map from the names of all other linear layers to the reason; \"overflows\" INT, the numbers that were cast since the preparation and became the largest number because they were too large, or because of an infinity or a NaN. An empty map without fp8.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT for a module that is not prepared.
@@ -9910,7 +9910,7 @@ Back-propagates a sum of losses of `count` items (tokens, rows), once in each mi
 - `count`: Items in this micro-batch on this rank; 0 when all of them are padding.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
-Returns: As accel_backward(); INVALID_ARGUMENT for a negative count.
+Returns: Same as accel_backward(); INVALID_ARGUMENT for a negative count.
 
 Threads: collective, waits.
 """
@@ -9973,7 +9973,7 @@ accel_local_sgd_begin(state, var"module", local_sgd_steps, options, out) =
 
 Counts a step of the optimizer, and averages the weights when it is time to.
 
-- `scope`: Of accel_local_sgd_begin().
+- `scope`: A scope of accel_local_sgd_begin().
 - `out_averaged`: `nothing`/`C_NULL` is allowed. 1 when the weights were averaged; may be NULL.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT for another scope; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
@@ -9988,7 +9988,7 @@ accel_local_sgd_step(scope, out_averaged) =
 
 Gets the state that a resumed run needs besides the weights: the steps, and the weights and momentum of the outer optimizer.
 
-- `scope`: Of accel_local_sgd_begin().
+- `scope`: A scope of accel_local_sgd_begin().
 - `out`: A map; its tensors are shared.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT for another scope.
@@ -10003,8 +10003,8 @@ accel_local_sgd_state_dict(scope, out) =
 
 Takes that state back.
 
-- `scope`: Of accel_local_sgd_begin(), with the same options.
-- `state_dict`: As above; copied.
+- `scope`: A scope of accel_local_sgd_begin(), with the same options.
+- `state_dict`: See above; copied.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT, SHAPE_MISMATCH; nothing changes then.
 
@@ -10105,7 +10105,7 @@ Cuts each element of the gradients to [-clip_value, clip_value]; does nothing wh
 - `module`: Its parameters.
 - `clip_value`: Not negative.
 
-Returns: As accel_clip_grad_norm().
+Returns: Same as accel_clip_grad_norm().
 
 Threads: object, waits.
 """
@@ -10134,7 +10134,7 @@ accel_step_capture(state, step, options, out) =
 
 Counts what a captured step has done.
 
-- `step`: Of accel_step_capture().
+- `step`: A step of accel_step_capture().
 - `out_steps`: `nothing`/`C_NULL` is allowed. Calls; may be NULL.
 - `out_captures`: `nothing`/`C_NULL` is allowed. Recordings; may be NULL.
 - `out_replays`: `nothing`/`C_NULL` is allowed. Steps that a recording did; may be NULL. The others were ordinary ones.
@@ -10183,7 +10183,7 @@ accel_parameters_module(parameters, out) =
 
 One micro-batch whose gradients the application has computed. In the last one of an accumulation window they are averaged over the ranks, clipped, and the optimizer updates the weights, which then are in the registered memory; in the others they are added up. Counts the micro-batch: it takes the place of accel_accumulate_begin(), accel_parameters_grad_ready(), accel_parameters_synchronize(), accel_clip_grad_norm(), accel_optimizer_step() and accel_optimizer_zero_grad().
 
-- `parameters`: What accel_parameters_register() or accel_parameters_create() returned.
+- `parameters`: Parameters of accel_parameters_register() or accel_parameters_create().
 - `optimizer`: A prepared optimizer of their module.
 - `gradients`: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype and with any strides. Only read, and not after the call. Gradients in the memory of accel_parameters_gradient() are not copied.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
@@ -10219,7 +10219,7 @@ accel_parameters_create(state, var"module", options, out) =
 The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape. For a sharded parameter it is the memory for the whole gradient, and of this micro-batch only.
 
 - `parameters`: The parameters.
-- `index`: Of the parameter.
+- `index`: The index of the parameter.
 - `out`: Shares the memory. After accel_parameters_synchronize() it has the mean, until the application writes again.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -10235,7 +10235,7 @@ accel_parameters_gradient(parameters, index, out) =
 Marks a gradient of this micro-batch as complete. In the last micro-batch of a window, the last gradient of a bucket starts its exchange in the background. Gradients may be reported by several threads, while none of the rank calls another collective.
 
 - `parameters`: The parameters.
-- `index`: Of the parameter.
+- `index`: The index of the parameter.
 - `gradient`: `nothing`/`C_NULL` is allowed. Copied in the first micro-batch of a window, added in the others. NULL: the application has written, or in later micro-batches added, it in the memory of accel_parameters_gradient().
 
 Returns: ACCEL_OK; INVALID_STATE for the second time in a micro-batch; SHAPE_MISMATCH.
@@ -10296,7 +10296,7 @@ accel_parameters_unshard(parameters, var"module", wait) =
 Releases the whole parameters of one module of a sharded model: they show the rows of this rank again.
 
 - `parameters`: The parameters.
-- `module`: As there.
+- `module`: See there.
 
 Returns: ACCEL_OK; NOT_FOUND that lists the modules.
 
@@ -10312,7 +10312,7 @@ Adds an owner.
 
 - `parameters`: The parameters.
 
-Returns: The same parameters, with one owner more.
+Returns: This parameters, which has one owner more.
 
 Threads: any.
 """
@@ -10469,7 +10469,7 @@ Adds an owner.
 
 - `generator`: A generator.
 
-Returns: The same generator, with one owner more.
+Returns: This generator, which has one owner more.
 
 Threads: any.
 """
@@ -10572,7 +10572,7 @@ accel_find_executable_batch_size(state, var"function", reduce, user_data, destro
 """
     accel_free_memory(state)
 
-Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. Objects registered for checkpoints stay.
+Lets go of all prepared objects, of the memory that is cached for the next large CPU tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. Objects registered for checkpoints stay.
 
 - `state`: A state.
 
@@ -10586,7 +10586,7 @@ accel_free_memory(state) =
 """
     accel_empty_cache(state)
 
-Returns memory that is kept for later tensors to the system and to other programs: memory of large CPU tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
+Returns memory that is cached for later tensors to the system and to other programs: memory of large CPU tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
 
 - `state`: A state.
 
@@ -10634,7 +10634,7 @@ accel_compute_module_sizes(var"module", options, buffers_only, out) =
 
 The names in a map of sizes that have nothing below them.
 
-- `sizes`: What accel_compute_module_sizes() gave.
+- `sizes`: The map of accel_compute_module_sizes().
 - `out`: A list of names.
 
 Returns: ACCEL_OK; TYPE_MISMATCH.
@@ -10653,7 +10653,7 @@ The largest layer of a model: a module without children or of a class that is no
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. dtype, special_dtypes and no_split_module_classes have an effect.
 - `out`: A map: \"size\", bytes; \"names\", the layers of that size.
 
-Returns: As accel_compute_module_sizes().
+Returns: Same as accel_compute_module_sizes().
 
 Threads: any.
 """
@@ -10746,7 +10746,7 @@ accel_check_tied_parameters_on_same_device(tied_params, device_map, out) =
 Reads a max_memory, or measures one.
 
 - `max_memory`: `nothing`/`C_NULL` is allowed. A map, or NONE.
-- `out`: A map place -> bytes, in the order in which places are filled: accelerators by number, other devices, \"cpu\", \"disk\". Accelerators that do not tell their free memory are left out, and so is the CPU beside \"mps\", which has its memory. Other accelerators that share the memory of the host are measured like those with memory of their own.
+- `out`: A map place -> bytes, in the order in which places are filled: accelerators by number, other devices, \"cpu\", \"disk\". Accelerators that do not report their free memory are left out, and so is the CPU beside \"mps\", which has its memory. Other accelerators that share the memory of the host are measured like those with memory of their own.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT for a device or size that is not known; TYPE_MISMATCH.
 
@@ -10765,7 +10765,7 @@ A max_memory with which a model is divided evenly between the accelerators. Each
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. dtype, special_dtypes, no_split_module_classes and low_zero have an effect.
 - `out`: A map place -> bytes.
 
-Returns: As accel_get_max_memory(); NOT_FOUND for a dtype that is not known.
+Returns: Same as accel_get_max_memory(); NOT_FOUND for a dtype that is not known.
 
 Threads: any, waits.
 """
@@ -10861,7 +10861,7 @@ Loads weights into a model, which may be on the device meta. Tensors keep their 
 
 - `module`: A model.
 - `checkpoint`: A file of safetensors or of torch, an index of several, or a folder with one of them.
-- `device_map`: `nothing`/`C_NULL` is allowed. A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on \"disk\" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
+- `device_map`: `nothing`/`C_NULL` is allowed. A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. A weight on \"disk\" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
 - `out_report`: `nothing`/`C_NULL` is allowed. A map: \"missing\", names of the model without weights, and \"unexpected\", names of weights that the model does not know. May be NULL.
 
@@ -10879,13 +10879,13 @@ Loads weights into a model and dispatches it.
 
 - `state`: `nothing`/`C_NULL` is allowed. With broadcast_from_rank0 that whose ranks get the weights, unless it is in the options; else NULL.
 - `module`: A model, usually of accel_init_empty_weights_begin().
-- `checkpoint`: As above.
-- `device_map`: `nothing`/`C_NULL` is allowed. A map, or one of \"auto\" (as \"balanced\"), \"balanced\", \"balanced_low_0\", \"sequential\"; NONE: the weights are loaded, and nothing is dispatched. What is on \"disk\" stays in the files of the checkpoint. What these lack and the model has in memory, and all of it with broadcast_from_rank0, is written to offload_folder.
+- `checkpoint`: See above.
+- `device_map`: `nothing`/`C_NULL` is allowed. A map, or one of \"auto\" (as \"balanced\"), \"balanced\", \"balanced_low_0\", \"sequential\"; NONE: the weights are loaded, and nothing is dispatched. Weights on \"disk\" stay in the files of the checkpoint. Weights that these lack and the model has in memory, and all of them with broadcast_from_rank0, are written to offload_folder.
 - `max_memory`: `nothing`/`C_NULL` is allowed. A map device -> bytes for these, or NONE: what is free.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out_device_map`: `nothing`/`C_NULL` is allowed. The map that was used. May be NULL.
 
-Returns: As accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.
+Returns: Same as accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.
 
 Threads: object, waits.
 """
@@ -10919,7 +10919,7 @@ Keeps all weights in the memory of the host; each block computes on a device.
 - `state_dict`: `nothing`/`C_NULL` is allowed. A map name -> tensor of all weights, which the model uses from now on; those of buffers that no state dict has stay. NULL or NONE: its own.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults; main_device has no effect.
 
-Returns: As accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT without a device for a model whose first parameter is a meta tensor.
+Returns: Same as accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT without a device for a model whose first parameter is a meta tensor.
 
 Threads: object, waits.
 """
@@ -10936,7 +10936,7 @@ Keeps all weights in files; each block computes on a device.
 - `device`: `nothing`/`C_NULL` is allowed. The CPU or an accelerator. NULL: the device of the first parameter.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults; main_device and offload_folder have no effect.
 
-Returns: As accel_cpu_offload(); IO.
+Returns: Same as accel_cpu_offload(); IO.
 
 Threads: object, waits.
 """
@@ -11014,7 +11014,7 @@ Runs a model for several batches that share one pass over its offloaded weights:
 - `n_batches`: Their number.
 - `out`: A list of outputs.
 
-Returns: As accel_module_call(), of the first batch that failed.
+Returns: Same as accel_module_call(), of the first batch that failed.
 
 Threads: object, waits.
 """
@@ -11073,7 +11073,7 @@ Adds an owner.
 
 - `hook`: A hook.
 
-Returns: The same hook, with one owner more.
+Returns: This hook, which has one owner more.
 
 Threads: any.
 """
@@ -11098,12 +11098,12 @@ accel_offload_hook_release(hook) =
 Layers keep their parameters in a smaller dtype, and have them in another one during their forward: linear layers, convolutions and attention of this library, and modules of the kinds Linear, Conv1d to Conv3d and ConvTranspose1d to ConvTranspose3d. A module that is left out takes all below it along.
 
 - `module`: A model.
-- `storage_dtype`: Of parameters between forwards, such as float8_e4m3fn.
-- `compute_dtype`: Of parameters in forwards.
+- `storage_dtype`: The dtype of parameters between forwards, such as float8_e4m3fn.
+- `compute_dtype`: The dtype of parameters in forwards.
 - `skip_modules_pattern`: `nothing`/`C_NULL` is allowed. Regular expressions with commas between them: modules with a match in their path are left out. May be NULL.
 - `skip_modules_classes`: `nothing`/`C_NULL` is allowed. Names of classes with commas between them that are left out. May be NULL.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a dtype that is not floating.
+Returns: ACCEL_OK; INVALID_ARGUMENT for an invalid regular expression, or a dtype that is not floating.
 
 Threads: object, waits.
 """
@@ -11148,7 +11148,7 @@ accel_offload_state_dict(folder, state_dict) =
 
 Opens offloaded weights without copying them.
 
-- `folder`: `nothing`/`C_NULL` is allowed. With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
+- `folder`: `nothing`/`C_NULL` is allowed. A folder with an index.json of accel_offload_state_dict() or of Accelerate, whose entries may also name tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out`: A map name -> tensor: those of the state dict, which are the same, and those of files, which share the mapped file.
 
@@ -11181,7 +11181,7 @@ The part of a state dict that belongs to some modules.
 
 - `state_dict`: A map name -> tensor.
 - `modules`: Paths with commas between them.
-- `out`: What is one of them or below one; the tensors are the same.
+- `out`: The entries of these modules and of all below them; the tensors are shared.
 
 Returns: ACCEL_OK.
 
@@ -11259,7 +11259,7 @@ Adds an owner.
 
 - `stream`: A stream.
 
-Returns: The same stream, with one owner more.
+Returns: This stream, which has one owner more.
 
 Threads: any.
 """
@@ -11281,7 +11281,7 @@ accel_weight_stream_release(stream) =
 """
     accel_save(value, metadata, path, options)
 
-Writes a value to a file: complete under its name, or not at all. Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
+Writes a value to a file: complete under its name, or not at all. Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as Accelerate's save_model writes it. Every rank that calls writes.
 
 - `value`: A map name -> tensor; with safe_serialization=0 numbers, texts, tensors, and lists, tuples and maps of them.
 - `metadata`: `nothing`/`C_NULL` is allowed. A map of strings, in safetensors only; NULL: none.
@@ -11301,12 +11301,12 @@ accel_save(value, metadata, path, options) =
 accel_save() on the main process; the other ranks return at once, before the file is there.
 
 - `state`: A state.
-- `value`: As there; only looked at where it is written.
-- `metadata`: `nothing`/`C_NULL` is allowed. As there; only looked at where it is written.
-- `path`: As there; only looked at where it is written.
+- `value`: See there; only looked at where it is written.
+- `metadata`: `nothing`/`C_NULL` is allowed. See there; only looked at where it is written.
+- `path`: See there; only looked at where it is written.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
-Returns: As there.
+Returns: See there.
 
 Threads: object, waits.
 """
@@ -11321,7 +11321,7 @@ The metadata of a safetensors file.
 - `path`: The file.
 - `out`: A map of strings; empty when it has none.
 
-Returns: As accel_load().
+Returns: Same as accel_load().
 
 Threads: any, waits.
 """
@@ -11335,7 +11335,7 @@ Reads a file: safetensors, or what torch.save() wrote, in its present and in its
 
 - `path`: The file.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
-- `out`: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows; those that shared memory when they were saved share it again, on another device too.
+- `out`: The value that was written; for safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows; those that shared memory when they were saved share it again, on another device too.
 
 Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not read, or says why a device of map_location is not there; INVALID_ARGUMENT for a map_location that is no device, or beyond those of this machine.
 
@@ -11353,7 +11353,7 @@ Reads a model's weights.
 - `device_map`: `nothing`/`C_NULL` is allowed. A map path of a module -> device: tensors come there; those on \"disk\", and those that it does not name, are on the CPU. NONE or NULL: all are.
 - `out`: A map name -> tensor; what is on the CPU shares the mapped files.
 
-Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files, and for metadata that do not name a framework; INVALID_ARGUMENT for weights of another one than torch; TYPE_MISMATCH for a file of something else; UNSUPPORTED for a device that is not there.
+Returns: Same as accel_load(); CORRUPT for an index whose tensors are not in their files, and for metadata that do not name a framework; INVALID_ARGUMENT for weights of another one than torch; TYPE_MISMATCH for a file of something else; UNSUPPORTED for a device that is not there.
 
 Threads: any, waits.
 """
@@ -11388,7 +11388,7 @@ Writes a model as a folder that other programs open, transformers among them: it
 - `folder`: Made if missing. May be `source`, whose weights are then replaced.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
-Returns: As accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and for a model whose layers have several kinds of int8 by rows, or such a kind beside others, or several compute dtypes.
+Returns: Same as accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and for a model whose layers have several kinds of int8 by rows, or such a kind beside others, or several compute dtypes.
 
 Threads: object, waits.
 """
@@ -11478,10 +11478,10 @@ accel_checkpoint_progress(state, out_written, out_total) =
 Loads a training state into the prepared objects, which must be the same. The number of ranks may differ: loaders continue with the next item in the order of all ranks, gradients of an open accumulation window are distributed, and additional ranks have new random streams. Checkpoints of Hugging Face Accelerate are read, too, also where FSDP or DeepSpeed wrote them; what of these cannot be restored, such as positions of loaders, is a warning in the log that names it. All ranks must call.
 
 - `state`: A state.
-- `folder`: `nothing`/`C_NULL` is allowed. What accel_save_state() wrote. NULL: the newest of automatic naming.
+- `folder`: `nothing`/`C_NULL` is allowed. A folder that accel_save_state() wrote. NULL: the newest of automatic naming.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
-Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for the reference's files of single ranks, for models that the program splits, and in an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
+Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for Accelerate's files of single ranks, for models that the program splits, and in an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
 
 Threads: collective, waits.
 """
@@ -11494,7 +11494,7 @@ accel_load_state(state, folder, options) =
 Adds an object of the application to the training state. The main process writes it.
 
 - `state`: A state.
-- `name`: `nothing`/`C_NULL` is allowed. Of its file, `custom_<name>.bin`; unique. NULL: `custom_checkpoint_<number>.pkl`, as in the reference, with the numbers of those without names in the order of their registration.
+- `name`: `nothing`/`C_NULL` is allowed. The name in its file, `custom_<name>.bin`; unique. NULL: `custom_checkpoint_<number>.pkl`, as in Accelerate, with the numbers of those without names in the order of their registration.
 - `save`: The functions; user_data and destroy belong to both.
 - `load`: The functions; user_data and destroy belong to both.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
@@ -11568,7 +11568,7 @@ accel_register_load_state_pre_hook(state, hook, user_data, destroy, out_id) =
 Removes a hook of saves or loads.
 
 - `state`: A state.
-- `id`: What accel_register_save_state_pre_hook() or accel_register_load_state_pre_hook() gave.
+- `id`: The id from accel_register_save_state_pre_hook() or accel_register_load_state_pre_hook().
 
 Returns: ACCEL_OK or NOT_FOUND.
 
@@ -11582,7 +11582,7 @@ accel_remove_checkpoint_hook(state, id) =
 
 Compares all files of a checkpoint with the sizes and hashes of its manifest.
 
-- `folder`: What accel_save_state() wrote.
+- `folder`: A folder that accel_save_state() wrote.
 - `out`: A map: \"files\" and \"bytes\" INT, and \"problems\", a list of texts that name a file each; empty when the checkpoint is whole.
 
 Returns: ACCEL_OK, also with problems; NOT_FOUND for a folder without a manifest; CORRUPT when that is damaged itself.
@@ -11597,8 +11597,8 @@ accel_checkpoint_verify(folder, out) =
 
 The checkpoints below a folder.
 
-- `folder`: Of a project, its `checkpoints`, or any whose sub-folders are checkpoints.
-- `out`: A list of maps, by their numbers, then by name: \"path\", \"iteration\" INT or NONE, \"files\" and \"bytes\" INT, \"world_size\" INT or NONE, \"complete\" BOOL: whether it has a manifest, or the files of the reference.
+- `folder`: A project's folder, its `checkpoints`, or any folder whose sub-folders are checkpoints.
+- `out`: A list of maps, by their numbers, then by name: \"path\", \"iteration\" INT or NONE, \"files\" and \"bytes\" INT, \"world_size\" INT or NONE, \"complete\" BOOL: whether it has a manifest, or the files of Accelerate.
 
 Returns: ACCEL_OK; NOT_FOUND for a folder that is not there.
 
@@ -11612,7 +11612,7 @@ accel_checkpoint_list(folder, out) =
 
 Lists the content of a checkpoint.
 
-- `folder`: What accel_save_state() or the reference wrote.
+- `folder`: A folder that accel_save_state() or Accelerate wrote.
 - `out`: A map: \"manifest\", a map of what `accel_manifest.json` says of the whole, or NONE; \"files\", a list of maps with \"name\" and \"bytes\", and of safetensors and compressed tensors \"tensors\": a list of maps with \"name\", \"dtype\" and \"shape\".
 
 Returns: ACCEL_OK; NOT_FOUND; CORRUPT.
@@ -11682,7 +11682,7 @@ Saves the state of an optimizer, by the names of its parameters, as accel_save_f
 - `folder`: Where the file or the folder goes; made if missing. All ranks must see it.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
-Returns: As accel_save_fsdp_model(); INVALID_STATE for a parameter of no prepared model, which has no name.
+Returns: Same as accel_save_fsdp_model(); INVALID_STATE for a parameter of no prepared model, which has no name.
 
 Threads: collective, waits.
 """
@@ -11699,7 +11699,7 @@ Loads the state of an optimizer, as accel_load_fsdp_model() loads a model.
 - `folder`: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
-Returns: As accel_load_fsdp_model(); INVALID_STATE for other parameters or groups than were saved.
+Returns: Same as accel_load_fsdp_model(); INVALID_STATE for other parameters or groups than were saved.
 
 Threads: collective, waits.
 """
@@ -11725,11 +11725,11 @@ accel_merge_weights(folder, destination, options) =
 """
     accel_init_trackers(state, project_name, config, init_kwargs, options)
 
-Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added; \"wandb\" and the reference's other trackers that are packages of Python are left out, with a warning in the log, as is a tracker whose server cannot be reached.
+Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added; \"wandb\" and Accelerate's other trackers that are packages of Python are left out, with a warning in the log, as is a tracker whose server cannot be reached.
 
 - `state`: A state.
 - `project_name`: The project. Characters that no file name may have become \"_\" in the folder's.
-- `config`: `nothing`/`C_NULL` is allowed. What the run was started with: a map, of any depth, which the trackers store; NULL: nothing.
+- `config`: `nothing`/`C_NULL` is allowed. The settings of the run: a map, of any depth, which the trackers store; NULL: nothing.
 - `init_kwargs`: `nothing`/`C_NULL` is allowed. A map from a tracker's name to a map of its own options, see docs/observability.md; NULL: none.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
@@ -11746,7 +11746,7 @@ accel_init_trackers(state, project_name, config, init_kwargs, options) =
 Hands the values of a step to every tracker. Takes microseconds: a thread writes them.
 
 - `state`: A state.
-- `values`: A map from names to values. Numbers that are not finite are kept as such.
+- `values`: A map from names to values. Numbers that are not finite are written as such.
 - `step`: ACCEL_NO_STEP: none.
 - `log_kwargs`: `nothing`/`C_NULL` is allowed. A map from a tracker's name to a map that its callback gets; NULL: none.
 
@@ -11768,7 +11768,7 @@ accel_log() of numbers, without a map.
 - `n_values`: How many there are.
 - `step`: ACCEL_NO_STEP: none.
 
-Returns: As accel_log().
+Returns: Same as accel_log().
 
 Threads: object.
 """
@@ -11835,7 +11835,7 @@ Hands a file, or all files of a folder, to the trackers that keep such.
 
 - `state`: A state.
 - `path`: A file or a folder. It must stay until accel_flush_trackers().
-- `name`: `nothing`/`C_NULL` is allowed. Under which it is kept; NULL: as the file is named.
+- `name`: `nothing`/`C_NULL` is allowed. The name that it is stored under; NULL: the name of the file.
 
 Returns: ACCEL_OK; NOT_FOUND; as accel_log().
 
@@ -11943,7 +11943,7 @@ Adds an owner.
 
 - `tracker`: A tracker.
 
-Returns: The same tracker, with one owner more.
+Returns: This tracker, which has one owner more.
 
 Threads: any.
 """
@@ -11998,10 +11998,10 @@ accel_tracker_location(tracker, out) =
 accel_log() for one tracker.
 
 - `tracker`: A tracker.
-- `values`: As there.
-- `step`: As there.
+- `values`: See there.
+- `step`: See there.
 
-Returns: As there; INVALID_STATE after the tracker has ended.
+Returns: See there; INVALID_STATE after the tracker has ended.
 
 Threads: object.
 """
@@ -12031,7 +12031,7 @@ The step reports of all ranks, and what is slow: {\"ranks\": [{\"rank\", \"host\
 
 - `state`: A state.
 - `reset`: 1: the next mean begins here.
-- `out`: The same on all ranks.
+- `out`: The report, equal on all ranks.
 
 Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED, COLLECTIVE_MISMATCH.
 
@@ -12045,7 +12045,7 @@ accel_step_report_of_ranks(state, reset, out) =
 
 A step report as a table for people: a line a rank, milliseconds and percent.
 
-- `report`: Of accel_step_report() or accel_step_report_of_ranks().
+- `report`: A report of accel_step_report() or accel_step_report_of_ranks().
 - `out`: The text.
 
 Returns: ACCEL_OK; TYPE_MISMATCH for another value.
@@ -12077,7 +12077,7 @@ Sets the cost of a token, for the model flops utilization in step reports.
 
 - `state`: A state.
 - `flops_per_token`: Floating point operations of forward and backward, as the model needs them: 6 for each parameter of a transformer, and 12 x layers x width x length for attention, is the usual estimate (Chowdhery et al., PaLM, 2022, appendix B).
-- `peak_flops_per_second`: Of this rank's device.
+- `peak_flops_per_second`: The peak of this rank's device.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT for numbers that are not positive.
 
@@ -12107,7 +12107,7 @@ accel_serve_metrics(state, options, out_port) =
 
 The memory of this process's large CPU tensors, with ACCEL_CPU_MEMORY_CACHED: {\"cpu\": {\"in_use\": bytes of blocks that tensors have, \"most_in_use\": the largest that it has been, \"kept\": bytes of blocks that wait for the next tensor, \"reused\": how often a tensor found a block waiting, \"mapped\": how often not}}. All 0 where the memory is LibTorch's.
 
-- `reset_peak`: 1: most_in_use begins again at in_use, after it has been told.
+- `reset_peak`: 1: most_in_use begins again at in_use, after it has been returned.
 - `out`: The report.
 
 Returns: ACCEL_OK.
@@ -12174,7 +12174,7 @@ Adds an owner.
 
 - `logger`: A logger.
 
-Returns: The same logger, with one owner more.
+Returns: This logger, which has one owner more.
 
 Threads: any.
 """
@@ -12234,7 +12234,7 @@ Logs a warning, the first time that this logger gets its text.
 - `message`: The text.
 - `ranks`: MAIN_PROCESS or ALL_PROCESSES.
 
-Returns: As accel_logger_log(); INVALID_ARGUMENT for IN_ORDER, which ranks would leave out unequally.
+Returns: Same as accel_logger_log(); INVALID_ARGUMENT for IN_ORDER, which ranks would leave out unequally.
 
 Threads: any, waits.
 """
@@ -12247,7 +12247,7 @@ accel_logger_warning_once(logger, message, ranks) =
 Opens a progress bar on stderr, below those that are open.
 
 - `state`: A state.
-- `label`: What stands before it; may be empty.
+- `label`: The text before the bar; may be empty.
 - `total`: How many there are; ACCEL_UNSET_INT64: unknown.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `show`: `nothing`/`C_NULL` is allowed. Gets the lines instead of stderr, in accel_progress_update() and accel_progress_end(); NULL: stderr.
@@ -12268,12 +12268,12 @@ accel_progress_begin(state, label, total, options, show, user_data, destroy, out
 Opens a bar that follows a prepared loader by itself: a batch is a step when the next one is asked for. The label has the epoch behind it, as the loader counts them; with each epoch the bar begins again. The loader's speed stays as it was.
 
 - `state`: A state.
-- `label`: As there.
+- `label`: See there.
 - `loader`: A prepared loader.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out`: The bar. It ends with accel_progress_end().
 
-Returns: As accel_progress_begin().
+Returns: Same as accel_progress_begin().
 
 Threads: any.
 """
@@ -12287,7 +12287,7 @@ Adds an owner.
 
 - `bar`: A bar.
 
-Returns: The same bar, with one owner more.
+Returns: This bar, which has one owner more.
 
 Threads: any.
 """
@@ -12421,7 +12421,7 @@ Adds an owner.
 
 - `profile`: A profiler.
 
-Returns: The same profiler, with one owner more.
+Returns: This profiler, which has one owner more.
 
 Threads: any.
 """
@@ -12520,7 +12520,7 @@ accel_profile_key_averages(profile, group_by_shapes, out) =
 
 Key averages as a table for people.
 
-- `averages`: Of accel_profile_key_averages().
+- `averages`: A value of accel_profile_key_averages().
 - `sort_by`: A number of its entries: \"self_cpu_us\", \"cpu_us\", \"count\", \"self_cpu_memory\", \"flops\", \"device_us\", \"bytes\".
 - `row_limit`: Lines; 0: all.
 - `out`: The text.
@@ -12643,7 +12643,7 @@ Unsets every field of an options struct, as ACCEL_X_OPTIONS_INIT does in C, for 
 
 - `type`: The name of the struct, ACCEL_OPTIONS_*.
 - `options`: Memory for the struct.
-- `size`: Of that memory in bytes. Less than the library's struct is an older version's struct; of more only that is written.
+- `size`: The size of that memory in bytes. Less than the library's struct is an older version's struct; of more only that is written.
 
 Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT for a size without a field.
 
@@ -12687,10 +12687,10 @@ accel_options_from_json(var"type", json, options, size) =
 """
     accel_config_load(path, out)
 
-Reads a configuration, of the reference as well: names of older versions are converted, what is not written has its default.
+Reads a configuration of libaccel or Accelerate: names of older versions are converted, what is not written has its default.
 
 - `path`: `nothing`/`C_NULL` is allowed. YAML or JSON. NULL: the file of `accel config`, accelerate/default_config.yaml in HF_HOME.
-- `out`: A map with all fields of the reference's class; sections are maps in it.
+- `out`: A map with all fields of Accelerate's class; sections are maps in it.
 
 Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT that names the line, for a value, and all unknown names with the nearest ones that there are.
 
@@ -12702,7 +12702,7 @@ accel_config_load(path, out) =
 """
     accel_config_save(configuration, path)
 
-Writes a configuration that accel_config_load() can read, in the form of the reference: what is NONE and empty sections are left out. The file is replaced as a whole or stays as it was, and keeps its permissions.
+Writes a configuration that accel_config_load() can read, in Accelerate's form: what is NONE and empty sections are left out. The file is replaced as a whole or stays as it was, and keeps its permissions.
 
 - `configuration`: A map with the names that accel_config_load() gives.
 - `path`: JSON if it ends with \".json\", else YAML. Folders that are missing are made.
@@ -12750,12 +12750,12 @@ accel_config_write_basic(mixed_precision, path, out_written) =
 
 Runs a function in several processes of this program, each a rank, and waits for all of them. The ranks have the environment of `accel launch` (RANK, WORLD_SIZE, MASTER_ADDR and so on), from which accel_state_create() finds its place, and FORK_LAUNCHED=1 if they are forked. When one fails the others are ended within two seconds. The process of a rank ends with the function, without exit handlers; nothing of it stays, even if this process is killed. Signals and their handlers stay as in this process: what ends it ends the ranks, and accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread, besides idle ones of OpenMP, which are ended, that has made no state: what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of accel_launch() that came before this one.
 
-- `options`: What is started.
+- `options`: The processes to start.
 - `function`: Called in each process.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life, in this process only.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life, in this process only.
 
-Returns: ACCEL_OK: all ranks succeeded. Else the status of the first rank that failed, which accel_error_rank() tells: the one of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.
+Returns: ACCEL_OK: all ranks succeeded. Else the status of the first rank that failed, which accel_error_rank() returns: the one of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.
 
 Threads: any, waits.
 """

@@ -104,5 +104,5 @@ Base.materialize!(into::AbstractArray, from::Tensor) = (into .= Array(from))
 """
     cross_entropy(logits, labels)
 
-The mean over class scores [..., classes] and Int64 labels [...]; classes count from 0, and -100 is left out."""
+The mean over logits [..., classes] and Int64 labels [...]; classes count from 0, and -100 is left out."""
 cross_entropy(logits::Tensor, labels::Tensor) = made(Tensor, out -> LibAccel.accel_cross_entropy(logits, labels, out))

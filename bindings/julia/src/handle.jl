@@ -128,7 +128,7 @@ Base.hash(object::Handle, seed::UInt) = hash(object.pointer, seed)
 Base.show(io::IO, object::Handle) = isopen(object) ? describe(io, object) : print(io, nameof(typeof(object)), "(closed)")
 describe(io::IO, object::Handle) = print(io, nameof(typeof(object)))
 
-"""What a C function writes to its output of a plain type."""
+"""The output of a C function, of a plain type."""
 function output(read::Function, ::Type{T}) where {T}
     out = Ref{T}()
     read(out)

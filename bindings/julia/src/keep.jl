@@ -20,7 +20,7 @@ function keep(object)
     return block
 end
 
-"""The `accel_destroy_fn` of all that is kept."""
+"""The `accel_destroy_fn` of all rooted objects."""
 destroy() = cglobal(:uv_sem_post)
 
 function object_of(block::Ptr{Cvoid})

@@ -99,7 +99,7 @@ print(u.find_spec('$name').submodule_search_locations[0])"`)
     return isempty(folder) ? nothing : folder
 end
 
-"""What a program says, or nothing where it is not there or fails."""
+"""The output of a program, or nothing where it is not there or fails."""
 function output_of(command)
     try
         return String(strip(read(pipeline(command; stderr = devnull), String)))
@@ -132,7 +132,7 @@ function fits(folder)
     return release === nothing || release[1] == join(split(LIBTORCH_VERSION, '.')[1:2], '.')
 end
 
-"""What to do, by what the dynamic linker says."""
+"""The remedy for a message of the dynamic linker."""
 function how_to_get(reason, file)
     occursin("undefined symbol", reason) && return string("another version of LibTorch is loaded than ", LIBTORCH_VERSION,
         ", which libaccel is built for; docs/libtorch.md says what to do: ", reason)

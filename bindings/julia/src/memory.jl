@@ -5,7 +5,7 @@ using LinearAlgebra: Adjoint, Transpose
 """
     shared_memory(array)
 
-What a tensor needs to share an array, as `(pointer, strides, device, owner)`: the address of the first element, the distances of
+The description that a tensor needs to share an array, `(pointer, strides, device, owner)`: the address of the first element, the distances of
 the dimensions in elements, a [`Device`](@ref), and what keeps the memory alive; or `nothing` for an array that has no such memory.
 
 Arrays of the CPU and strided views of them are known. For arrays on other devices add a method, for example in the package that

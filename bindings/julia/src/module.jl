@@ -69,5 +69,5 @@ function Base.show(io::IO, ::MIME"text/plain", model::Model)
     end
 end
 
-"""Tokens as `generate(f, model, input_ids)`, of which nobody hears before the last one."""
+"""Tokens as `generate(f, model, input_ids)`, all of which come at the end."""
 generate(model::Model, input_ids::Tensor; options...) = generate(nothing, model, input_ids; options...)

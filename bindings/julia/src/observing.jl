@@ -10,16 +10,16 @@ progress_callback() = @cfunction(run_progress, Cvoid, (Ptr{Cchar}, Int32, Ptr{Cv
 
 """
     Logger(state, name; level = nothing)
-    Logger(hear, state, name; level = nothing)
+    Logger(receive, state, name; level = nothing)
 
-A logger whose messages go to the sinks of [`log_sink_add`](@ref), and to `hear(level, name, message)`. Messages below `level` are
+A logger whose messages go to the sinks of [`log_sink_add`](@ref), and to `receive(level, name, message)`. Messages below `level` are
 left out: 10 is DEBUG, 20 INFO, 30 WARNING, 40 ERROR; without one it is that of ACCELERATE_LOG_LEVEL, else 30.
 """
 Logger(state::State, name::AbstractString; level = nothing) = made(Logger, out -> LibAccel.accel_logger_create(state, name,
     level === nothing ? LibAccel.ACCEL_UNSET : Int32(level), C_NULL, C_NULL, C_NULL, out))
-Logger(hear::Function, state::State, name::AbstractString; level = nothing) = made(Logger, out ->
+Logger(receive::Function, state::State, name::AbstractString; level = nothing) = made(Logger, out ->
     LibAccel.accel_logger_create(state, name, level === nothing ? LibAccel.ACCEL_UNSET : Int32(level), logger_callback(),
-        keep(hear, state), destroy(), out))
+        keep(receive, state), destroy(), out))
 
 """
     RankLogger(state, name = "julia"; level = Logging.Info, ranks = :main_process)

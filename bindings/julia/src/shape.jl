@@ -35,7 +35,8 @@ Base.PermutedDimsArray(a::Tensor, order) = permuted(a, order)
 
 """    reshape(tensor, dims...)
 
-Elements stay in their order, the first index fastest, one dimension may be `:`. The same memory where it lies so, else a copy;
+Elements stay in their order, the first index fastest, one dimension may be `:`. A tensor that shares the memory where its layout allows,
+else a copy;
 `aten.reshape` has the last index fastest."""
 function Base.reshape(a::Tensor, dims::Union{Integer,Colon}...)
     count(==(:), dims) <= 1 || throw(DimensionMismatch("reshape to $dims; expected at most one :"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The program's seat in the job.
+# The program's handle to the distributed job.
 
 """The number of a name: constants of C are symbols in Julia."""
 number_of(names::NamedTuple, name::Symbol) = haskey(names, name) ? Int32(names[name]) :

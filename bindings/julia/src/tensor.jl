@@ -92,7 +92,7 @@ end
 
 """    to(tensor, Float16), to(tensor, "cuda:0"), to(tensor, Float16, "cuda:0")
 
-The same memory when nothing changes."""
+A tensor that shares the memory when nothing changes."""
 to(tensor::Tensor, dtype::Type; non_blocking = false) = to(tensor, dtype, device(tensor); non_blocking = non_blocking)
 to(tensor::Tensor, place::Union{Device,AbstractString}; non_blocking = false) =
     made(Tensor, out -> LibAccel.accel_tensor_to(tensor, LibAccel.ACCEL_UNSET, Ref(as_device(place)), non_blocking, out))

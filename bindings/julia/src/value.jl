@@ -16,7 +16,7 @@ Bytes(data) = Bytes(collect(UInt8, data), "")
 Base.:(==)(a::Bytes, b::Bytes) = a.data == b.data && a.type == b.type
 Base.hash(bytes::Bytes, seed::UInt) = hash(bytes.data, hash(bytes.type, seed))
 
-"""What becomes a value of C without allocating anything. It must live as long as the value is used."""
+"""The types that become a value of C without allocating anything. It must live as long as the value is used."""
 const Plain = Union{Nothing,Bool,Integer,AbstractFloat,String,Tensor,Device,DataType}
 
 plain(::Nothing) = NONE
@@ -75,7 +75,7 @@ function lend(use::Function, x)
     end
 end
 
-"""The same for several objects: `use` gets a vector of C values."""
+"""The form for several objects: `use` gets a vector of C values."""
 function lend_all(use::Function, objects)
     values = Vector{CValue}(undef, length(objects))
     disposed = Ref{CValue}[]
@@ -142,7 +142,7 @@ function taken(value::CValue)
     return object
 end
 
-"""What a C function writes to its output value."""
+"""The output value of a C function."""
 function result(make::Function)
     out = Ref(NONE)
     make(out)

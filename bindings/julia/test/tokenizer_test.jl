@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The engine's tests compare ids with those of the reference; here is what Julia adds.
+# The engine's tests compare ids with those of the tokenizers library; here is what Julia adds.
 const WORDS = """{"version": "1.0", "pre_tokenizer": {"type": "Whitespace"},
     "model": {"type": "WordLevel", "vocab": {"<u>": 0, "hello": 1, "world": 2}, "unk_token": "<u>"}}"""
 const CONFIG = """{"pad_token": "<p>", "unk_token": "<u>", "chat_template": "{% for m in messages %}{{ m.content }} {% endfor %}"}"""

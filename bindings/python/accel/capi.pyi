@@ -55,13 +55,13 @@ class accel_state_options_t:
     step_scheduler_with_optimizer: 1: a scheduler steps only when its optimizer did. Default 1
     split_batches: 1: a loader's batch is shared by the ranks instead of one each. Default 0
     debug: 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0
-    true_divisor: 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0
+    true_divisor: 1: a short last window is divided by its own length; 0, as in Accelerate: by gradient_accumulation_steps. Default 0
     keep_output_dtype: 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
     timeout_ms: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000
     process_index: The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
-    num_processes: In [1, inf). Default: WORLD_SIZE and its like
-    local_process_index: In [0, inf). Default: LOCAL_RANK and its like
-    local_num_processes: In [1, inf). Default: LOCAL_WORLD_SIZE and its like
+    num_processes: The number of ranks. In [1, inf). Default: WORLD_SIZE and its like
+    local_process_index: The rank on this host. In [0, inf). Default: LOCAL_RANK and its like
+    local_num_processes: The number of ranks on this host. In [1, inf). Default: LOCAL_WORLD_SIZE and its like
     main_process_ip: The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default "127.0.0.1"
     main_process_port: The port at which they meet. In [0, 65535]. Variable MASTER_PORT. Default 29500
     device_placement: 1: prepare puts models and batches on the device. Default 1
@@ -79,7 +79,7 @@ class accel_state_options_t:
     context_parallel_size: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1
     tensor_parallel_size: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
     device_plugins: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
-    embedded: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
+    embedded: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with at most 64 MiB, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
     expert_parallel_size: Ranks that have different experts of a layer, of those of one copy of the model: a divisor of data_parallel_shard_size x context_parallel_size x tensor_parallel_size. They are the last axis of a second grid over the ranks of the mesh, pipeline, replicate, expert_shard, expert. In [1, inf). Variable PARALLELISM_CONFIG_EP_SIZE. Default 1
     backend: The backends of the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or else "staged"
     """
@@ -176,7 +176,7 @@ class accel_package_options_t:
 class accel_sentence_embedding_options_t:
     """Embeddings of sentences (Reimers and Gurevych, "Sentence-BERT", 2019).
 
-    pooling: Default MEAN
+    pooling: How token embeddings become one. Default MEAN
     normalize: 1: vectors have the length 1. Default 1
     """
     pooling: int
@@ -186,9 +186,9 @@ class accel_sentence_embedding_options_t:
 class accel_activation_checkpointing_options_t:
     """Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
 
-    recompute: Default ALL
+    recompute: The activations that are computed again. Default ALL
     preserve_rng_state: 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1
-    offload: 1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0
+    offload: 1: the inputs of a module on an accelerator are saved in the memory of the host. Default 0
     determinism_check: 1: shapes, dtypes and devices are compared with the first forward. Default 1
     early_stop: 1: a forward is computed again only as far as backward needs it. Default 1
     class_names: Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default: none
@@ -230,15 +230,15 @@ class accel_quantization_options_t:
     def __init__(self, *, kind: Optional[int] = None, has_offsets: int = 0, group: int = 0, outlier_threshold: float = 6, has_double_quantization: int = 0, embeddings: int = 0, compute_dtype: Optional[int] = None, dtype: Optional[int] = None, skip_modules: Optional[Any] = None, keep_in_fp32_modules: Optional[Any] = None) -> None: ...
 
 class accel_generate_options_t:
-    """How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.
+    """How tokens are chosen, and when a sequence ends. The logits are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.
 
     max_new_tokens: The most tokens that a sequence gets. In [1, inf). Default 20
     sample: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0
-    temperature: Scores are divided by it. In (0, inf). Default 1
+    temperature: Logits are divided by it. In (0, inf). Default 1
     top_k: Only so many most likely tokens; 0: all. In [0, inf). Default 0
     top_p: Only the most likely tokens that have this probability together (Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020). In (0, 1]. Default 1
     min_p: Only tokens with this part of the probability of the most likely one (Nguyen et al., "Turning Up the Heat", 2024). In [0, 1]. Default 0
-    repetition_penalty: Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL", 2019). In (0, inf). Default 1
+    repetition_penalty: Logits of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL", 2019). In (0, inf). Default 1
     seed: The seed of the draws. In [0, inf). Default: the default generator of the device goes on
     pad_token: Stands behind the end of a sequence. In [0, inf). Default 0
     stop_tokens: A list of INT: tokens that end a sequence. Default: none
@@ -277,7 +277,7 @@ class accel_generation_batch_options_t:
     """How much a generation batch does at once, and what it may keep.
 
     max_sequences: The most sequences that get tokens in one step; others wait. In [1, 65536]. Default 16
-    max_cached_tokens: The most tokens whose keys and values are kept, of all sequences together; 0: as many as the sequences need. A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0
+    max_cached_tokens: The most tokens whose keys and values are cached, of all sequences together; 0: as many as the sequences need. A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0
     max_prompt_tokens: The most tokens of prompts that one step computes: long prompts are computed in several steps, so that the tokens of other sequences do not wait for them. In [1, inf). Default 512
     reuse_prompts: 1: keys and values of sequences that have ended stay while there is room, and a prompt that begins as an earlier one does is computed from there on. Default 1
     """
@@ -324,13 +324,13 @@ class accel_lora_options_t:
 class accel_adam_options_t:
     """Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.
 
-    lr: In [0, inf). Default 1e-3
-    beta1: In [0, 1). Default 0.9
-    beta2: In [0, 1). Default 0.999
-    eps: In [0, inf). Default 1e-8
-    weight_decay: In [0, inf). Default: 0 for Adam, 0.01 for AdamW
-    amsgrad: Default 0
-    maximize: Default 0
+    lr: The learning rate. In [0, inf). Default 1e-3
+    beta1: The decay of the mean of gradients. In [0, 1). Default 0.9
+    beta2: The decay of the mean of squared gradients. In [0, 1). Default 0.999
+    eps: Added to the denominator. In [0, inf). Default 1e-8
+    weight_decay: The weight decay. In [0, inf). Default: 0 for Adam, 0.01 for AdamW
+    amsgrad: 1: divides by the largest mean of squared gradients so far. Default 0
+    maximize: 1: maximizes the objective. Default 0
     """
     lr: float
     beta1: float
@@ -344,12 +344,12 @@ class accel_adam_options_t:
 class accel_sgd_options_t:
     """Stochastic gradient descent with momentum (Sutskever et al., 2013); names and defaults of torch.optim.
 
-    lr: In [0, inf). Default 1e-3
-    momentum: In [0, inf). Default 0
-    dampening: In [0, inf). Default 0
-    weight_decay: In [0, inf). Default 0
-    nesterov: Default 0
-    maximize: Default 0
+    lr: The learning rate. In [0, inf). Default 1e-3
+    momentum: The momentum. In [0, inf). Default 0
+    dampening: The dampening of the momentum. In [0, inf). Default 0
+    weight_decay: The weight decay. In [0, inf). Default 0
+    nesterov: 1: Nesterov momentum. Default 0
+    maximize: 1: maximizes the objective. Default 0
     """
     lr: float
     momentum: float
@@ -362,12 +362,12 @@ class accel_sgd_options_t:
 class accel_adagrad_options_t:
     """Adagrad (Duchi, Hazan, Singer, 2011); names and defaults of torch.optim.
 
-    lr: In [0, inf). Default 1e-2
-    lr_decay: In [0, inf). Default 0
-    weight_decay: In [0, inf). Default 0
-    initial_accumulator_value: In [0, inf). Default 0
-    eps: In [0, inf). Default 1e-10
-    maximize: Default 0
+    lr: The learning rate. In [0, inf). Default 1e-2
+    lr_decay: The decay of the learning rate over the steps. In [0, inf). Default 0
+    weight_decay: The weight decay. In [0, inf). Default 0
+    initial_accumulator_value: The initial sum of squared gradients. In [0, inf). Default 0
+    eps: Added to the denominator. In [0, inf). Default 1e-10
+    maximize: 1: maximizes the objective. Default 0
     """
     lr: float
     lr_decay: float
@@ -380,13 +380,13 @@ class accel_adagrad_options_t:
 class accel_rmsprop_options_t:
     """RMSprop (Hinton, 2012; centred: Graves, 2013); names and defaults of torch.optim.
 
-    lr: In [0, inf). Default 1e-2
-    alpha: In [0, inf). Default 0.99
-    eps: In [0, inf). Default 1e-8
-    weight_decay: In [0, inf). Default 0
-    momentum: In [0, inf). Default 0
-    centered: Default 0
-    maximize: Default 0
+    lr: The learning rate. In [0, inf). Default 1e-2
+    alpha: The decay of the mean of squared gradients. In [0, inf). Default 0.99
+    eps: Added to the denominator. In [0, inf). Default 1e-8
+    weight_decay: The weight decay. In [0, inf). Default 0
+    momentum: The momentum. In [0, inf). Default 0
+    centered: 1: subtracts the squared mean of gradients. Default 0
+    maximize: 1: maximizes the objective. Default 0
     """
     lr: float
     alpha: float
@@ -400,12 +400,12 @@ class accel_rmsprop_options_t:
 class accel_adamax_options_t:
     """Adamax (Kingma, Ba, 2015); names and defaults of torch.optim.
 
-    lr: In [0, inf). Default 2e-3
-    beta1: In [0, 1). Default 0.9
-    beta2: In [0, 1). Default 0.999
-    eps: In [0, inf). Default 1e-8
-    weight_decay: In [0, inf). Default 0
-    maximize: Default 0
+    lr: The learning rate. In [0, inf). Default 2e-3
+    beta1: The decay of the mean of gradients. In [0, 1). Default 0.9
+    beta2: The decay of the largest gradient. In [0, 1). Default 0.999
+    eps: Added to the denominator. In [0, inf). Default 1e-8
+    weight_decay: The weight decay. In [0, inf). Default 0
+    maximize: 1: maximizes the objective. Default 0
     """
     lr: float
     beta1: float
@@ -418,14 +418,14 @@ class accel_adamax_options_t:
 class accel_nadam_options_t:
     """NAdam (Dozat, 2016); names and defaults of torch.optim.
 
-    lr: In [0, inf). Default 2e-3
-    beta1: In [0, 1). Default 0.9
-    beta2: In [0, 1). Default 0.999
-    eps: In [0, inf). Default 1e-8
-    weight_decay: In [0, inf). Default 0
-    momentum_decay: In [0, inf). Default 4e-3
+    lr: The learning rate. In [0, inf). Default 2e-3
+    beta1: The decay of the mean of gradients. In [0, 1). Default 0.9
+    beta2: The decay of the mean of squared gradients. In [0, 1). Default 0.999
+    eps: Added to the denominator. In [0, inf). Default 1e-8
+    weight_decay: The weight decay. In [0, inf). Default 0
+    momentum_decay: The decay of the momentum over the steps. In [0, inf). Default 4e-3
     decoupled_weight_decay: 1: as in AdamW. Default 0
-    maximize: Default 0
+    maximize: 1: maximizes the objective. Default 0
     """
     lr: float
     beta1: float
@@ -440,13 +440,13 @@ class accel_nadam_options_t:
 class accel_radam_options_t:
     """RAdam (Liu et al., 2020); names and defaults of torch.optim.
 
-    lr: In [0, inf). Default 1e-3
-    beta1: In [0, 1). Default 0.9
-    beta2: In [0, 1). Default 0.999
-    eps: In [0, inf). Default 1e-8
-    weight_decay: In [0, inf). Default 0
+    lr: The learning rate. In [0, inf). Default 1e-3
+    beta1: The decay of the mean of gradients. In [0, 1). Default 0.9
+    beta2: The decay of the mean of squared gradients. In [0, 1). Default 0.999
+    eps: Added to the denominator. In [0, inf). Default 1e-8
+    weight_decay: The weight decay. In [0, inf). Default 0
     decoupled_weight_decay: 1: as in AdamW. Default 0
-    maximize: Default 0
+    maximize: 1: maximizes the objective. Default 0
     """
     lr: float
     beta1: float
@@ -460,11 +460,11 @@ class accel_radam_options_t:
 class accel_lion_options_t:
     """Lion (Chen et al., 2023): the sign of an interpolated momentum, with decoupled weight decay.
 
-    lr: In [0, inf). Default 1e-4
-    beta1: In [0, 1). Default 0.9
-    beta2: In [0, 1). Default 0.99
-    weight_decay: In [0, inf). Default 0
-    maximize: Default 0
+    lr: The learning rate. In [0, inf). Default 1e-4
+    beta1: The share of the momentum in an update. In [0, 1). Default 0.9
+    beta2: The decay of the momentum. In [0, 1). Default 0.99
+    weight_decay: The weight decay. In [0, inf). Default 0
+    maximize: 1: maximizes the objective. Default 0
     """
     lr: float
     beta1: float
@@ -476,12 +476,12 @@ class accel_lion_options_t:
 class accel_lamb_options_t:
     """LAMB (You et al., 2020): the step of AdamW, scaled for each parameter by the ratio of the norms of parameter and step.
 
-    lr: In [0, inf). Default 1e-3
-    beta1: In [0, 1). Default 0.9
-    beta2: In [0, 1). Default 0.999
-    eps: In [0, inf). Default 1e-6
-    weight_decay: In [0, inf). Default 0.01
-    maximize: Default 0
+    lr: The learning rate. In [0, inf). Default 1e-3
+    beta1: The decay of the mean of gradients. In [0, 1). Default 0.9
+    beta2: The decay of the mean of squared gradients. In [0, 1). Default 0.999
+    eps: Added to the denominator. In [0, inf). Default 1e-6
+    weight_decay: The weight decay. In [0, inf). Default 0.01
+    maximize: 1: maximizes the objective. Default 0
     """
     lr: float
     beta1: float
@@ -492,15 +492,15 @@ class accel_lamb_options_t:
     def __init__(self, *, lr: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-6, weight_decay: float = 0.01, maximize: int = 0) -> None: ...
 
 class accel_adafactor_options_t:
-    """Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and defaults of torch.optim.
+    """Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are stored; names and defaults of torch.optim.
 
-    lr: In [0, inf). Default 1e-2
+    lr: The learning rate. In [0, inf). Default 1e-2
     beta2_decay: In (-inf, 0]. Default -0.8
-    eps1: In [0, inf). Default: the epsilon of the dtype
-    eps2: In [0, inf). Default 1e-3
+    eps1: Added to squared gradients. In [0, inf). Default: the epsilon of the dtype
+    eps2: The least root mean square of a parameter, which scales its rate. In [0, inf). Default 1e-3
     d: Clips the root mean square of a step. In [1, inf). Default 1
-    weight_decay: In [0, inf). Default 0
-    maximize: Default 0
+    weight_decay: The weight decay. In [0, inf). Default 0
+    maximize: 1: maximizes the objective. Default 0
     """
     lr: float
     beta2_decay: float
@@ -514,16 +514,16 @@ class accel_adafactor_options_t:
 class accel_muon_options_t:
     """Muon (Jordan et al., 2024): the momentum of a matrix is made orthogonal by Newton-Schulz steps in bfloat16; names and defaults of torch.optim.
 
-    lr: In [0, inf). Default 1e-3
-    weight_decay: In [0, inf). Default 0.1
-    momentum: In [0, inf). Default 0.95
+    lr: The learning rate. In [0, inf). Default 1e-3
+    weight_decay: The weight decay. In [0, inf). Default 0.1
+    momentum: The momentum. In [0, inf). Default 0.95
     ns_a: Coefficients of the polynomial, also the next two. In (-inf, inf). Default 3.4445
     ns_b: In (-inf, inf). Default -4.775
     ns_c: In (-inf, inf). Default 2.0315
-    eps: In [0, inf). Default 1e-7
-    nesterov: Default 1
-    ns_steps: In [1, 99]. Default 5
-    adjust_lr_fn: Default ORIGINAL
+    eps: Added to the norm of a matrix before it is made orthogonal. In [0, inf). Default 1e-7
+    nesterov: 1: Nesterov momentum. Default 1
+    ns_steps: The steps of the Newton-Schulz iteration. In [1, 99]. Default 5
+    adjust_lr_fn: The scale of the learning rate by the shape of a matrix. Default ORIGINAL
     """
     lr: float
     weight_decay: float
@@ -540,7 +540,7 @@ class accel_muon_options_t:
 class accel_lomo_options_t:
     """LOMO (Lv et al., 2023): parameters are updated during backward, and no gradient outlives its update.
 
-    lr: In [0, inf). Default 1e-3
+    lr: The learning rate. In [0, inf). Default 1e-3
     clip_grad_norm: The most that the norm of all gradients may be; costs a second backward. In [0, inf). Default: none
     clip_grad_value: The most that an element of a gradient may be. In [0, inf). Default: none
     """
@@ -552,8 +552,8 @@ class accel_lomo_options_t:
 class accel_adalomo_options_t:
     """AdaLomo (Lv et al., 2023): LOMO with the factored second moment of Adafactor, and each update's size in proportion to the size of its parameter.
 
-    lr: In [0, inf). Default 1e-3
-    weight_decay: In [0, inf). Default 0
+    lr: The learning rate. In [0, inf). Default 1e-3
+    weight_decay: The weight decay. In [0, inf). Default 0
     decay_rate: 1 - step^decay_rate of the second moment stays. In (-inf, 0]. Default -0.8
     eps1: Added to the squares of gradients. In [0, inf). Default 1e-30
     eps2: The least size of a parameter that counts. In [0, inf). Default 1e-3
@@ -574,13 +574,13 @@ class accel_adalomo_options_t:
 class accel_schedule_free_sgd_options_t:
     """Schedule-free SGD (Defazio et al., 2024): an average of the iterates takes the place of a learning rate schedule, see accel_optimizer_train().
 
-    lr: In [0, inf). Default 1
+    lr: The learning rate. In [0, inf). Default 1
     momentum: The average's share in the point at which gradients are taken. In [0, 1). Default 0.9
-    weight_decay: In [0, inf). Default 0
+    weight_decay: The weight decay. In [0, inf). Default 0
     warmup_steps: Updates in which the learning rate grows from 0. In [0, inf). Default 0
     r: The weight of an iterate in the average grows with the step to this power. In [0, inf). Default 0
     weight_lr_power: And with the largest learning rate so far to this power. In [0, inf). Default 2
-    maximize: Default 0
+    maximize: 1: maximizes the objective. Default 0
     """
     lr: float
     momentum: float
@@ -594,15 +594,15 @@ class accel_schedule_free_sgd_options_t:
 class accel_schedule_free_adamw_options_t:
     """Schedule-free AdamW, as above.
 
-    lr: In [0, inf). Default 2.5e-3
+    lr: The learning rate. In [0, inf). Default 2.5e-3
     beta1: The average's share in the point at which gradients are taken. In [0, 1). Default 0.9
     beta2: The decay of the second moment. In [0, 1). Default 0.999
-    eps: In [0, inf). Default 1e-8
-    weight_decay: In [0, inf). Default 0
+    eps: Added to the denominator. In [0, inf). Default 1e-8
+    weight_decay: The weight decay. In [0, inf). Default 0
     warmup_steps: Updates in which the learning rate grows from 0. In [0, inf). Default 0
     r: The weight of an iterate in the average grows with the step to this power. In [0, inf). Default 0
     weight_lr_power: And with the largest learning rate so far to this power. In [0, inf). Default 2
-    maximize: Default 0
+    maximize: 1: maximizes the objective. Default 0
     """
     lr: float
     beta1: float
@@ -623,7 +623,7 @@ class accel_one_cycle_options_t:
     max_momentum: At the lowest rates. In [0, 1). Default 0.95
     div_factor: Max_lr / first rate. In (0, inf). Default 25
     final_div_factor: First rate / last rate. In (0, inf). Default 1e4
-    anneal_strategy: Default COS
+    anneal_strategy: The shape of the decay. Default COS
     cycle_momentum: 1: momentum, or beta1, goes against the rate. Default 1
     three_phase: 1: up, down to the first rate, then to the last one; 0: up, and down to the last. Default 0
     """
@@ -645,7 +645,7 @@ class accel_cyclic_options_t:
     gamma: The base of EXP_RANGE. In (0, inf). Default 1
     base_momentum: At max_lr. In [0, 1). Default 0.8
     max_momentum: At base_lr. In [0, 1). Default 0.9
-    mode: Default TRIANGULAR
+    mode: The form of the cycle. Default TRIANGULAR
     cycle_momentum: 1: momentum, or beta1, goes against the rate. Default 1
     """
     step_size_up: int
@@ -664,10 +664,10 @@ class accel_plateau_options_t:
     patience: Metrics without improvement that are endured. In [0, inf). Default 10
     cooldown: Metrics after a reduction that do not count. In [0, inf). Default 0
     threshold: By how much a metric must be better. In [0, inf). Default 1e-4
-    min_lr: In [0, inf). Default 0
+    min_lr: The least learning rate. In [0, inf). Default 0
     eps: Smaller reductions are left out. In [0, inf). Default 1e-8
-    mode: Default MIN
-    threshold_mode: Default REL
+    mode: Whether a lower or a higher metric is better. Default MIN
+    threshold_mode: Whether the threshold is relative or absolute. Default REL
     """
     factor: float
     patience: int
@@ -682,10 +682,10 @@ class accel_plateau_options_t:
 class accel_packing_options_t:
     """How documents are packed. One of end_of_document and document_offsets is given.
 
-    sequence_length: In [1, inf). Required
+    sequence_length: The length of a sequence. In [1, inf). Required
     end_of_document: The token that ends each document, and belongs to it. In (-inf, inf). Default: none
     document_offsets: Int64 [documents + 1]: where each begins, and the end of the last. Default: none
-    packing: Default CONCATENATE
+    packing: How documents become sequences. Default CONCATENATE
     pad_token: Behind the last document of a sequence. In (-inf, inf). Default 0
     """
     sequence_length: int
@@ -815,7 +815,7 @@ class accel_tensor_parallel_options_t:
     plan: Rules; or "auto": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or "none": the program's own forward splits the model. Variable PARALLELISM_CONFIG_TP_PLAN. Default "auto"
     verify_gradients: 1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Variable PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS. Default 1
     sequence_parallel: 1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Variable PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL. Default 0
-    loss_parallel: 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the class scores of this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the scores are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0
+    loss_parallel: 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the logits of this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the logits are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0
     regather_inputs: 1: under sequence_parallel the backward gathers the input of a layer with split outputs again, so that between forward and backward a rank keeps its positions alone; 0: it keeps the whole. Variable PARALLELISM_CONFIG_TP_REGATHER_INPUTS. Default 1
     overlap: Whether split layers communicate while they compute: the sum of a layer's input gradient goes on while that of its weight is computed, and the sums of a product's first rows while the next ones are computed. Values do not depend on it. Variable PARALLELISM_CONFIG_TP_OVERLAP. Default AUTO
     overlap_chunks: Into how many parts the rows of such a product are cut; 0: parts have at least 256 rows and 256 KiB. In [0, inf). Variable PARALLELISM_CONFIG_TP_OVERLAP_CHUNKS. Default 0
@@ -832,8 +832,8 @@ class accel_tensor_parallel_options_t:
 class accel_context_parallel_options_t:
     """How sequences are split over the ranks of the axis "context" of the mesh. These ranks get the same batches, and each keeps its positions of them: a scope of accel_context_parallel_begin() says which tensors have positions, and attention in it is of the whole sequence. Models of one state have the same options; what one leaves unset is as in another.
 
-    method: ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; the reference's words are "allgather" and "alltoall", which is RING. Variable PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER
-    load_balance: Default AUTO
+    method: ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; Accelerate's words are "allgather" and "alltoall", which is RING. Variable PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER
+    load_balance: How positions are shared out among the ranks. Default AUTO
     sequence_length: The positions of each sequence; 0: any number. In [0, inf). Default 0
     variable_length: 0: sequences of another length than sequence_length are an error. Default 1
     inputs_are_split: 1: what the model is called with are this rank's positions, as a loader with sequence_keys gives them: each call is in a scope of its own. Default 0
@@ -858,13 +858,13 @@ class accel_expert_parallel_options_t:
 class accel_pipeline_options_t:
     """How a model is trained in stages on the ranks of the axis "pipeline" of the mesh (Huang et al., "GPipe", 2019). The model is a chain of parts, and a stage is a run of them; a rank has the parts of its stages alone. The rows of a batch are cut into micro-batches, which pass from stage to stage. Results are those of one process. Where the axis has one rank, the model is one stage, and only micro_batches counts.
 
-    schedule: The order of the work: "gpipe", all forwards, then all backwards; "1f1b", a backward as soon as it can be, so that fewer activations are kept (Narayanan et al., "PipeDream", 2019); "interleaved", 1f1b with several stages a rank, which shortens the time that ranks wait; "zero_bubble" and "zero_bubble_v", which compute gradients of weights in that time (Qi et al., 2023); "auto", the fastest of these by the costs of the stages. Default "1f1b"
+    schedule: The order of the work: "gpipe", all forwards, then all backwards; "1f1b", a backward as soon as it can be, so that fewer activations are stored (Narayanan et al., "PipeDream", 2019); "interleaved", 1f1b with several stages a rank, which shortens the time that ranks wait; "zero_bubble" and "zero_bubble_v", which compute gradients of weights in that time (Qi et al., 2023); "auto", the fastest of these by the costs of the stages. Default "1f1b"
     micro_batches: The parts of a batch, each of which has a row at least; 0: as many as there are ranks along the axis. Times the stages at most 1048575. In [0, 1048575]. Default 0
     split: Where the chain is cut: so that the most expensive stage costs least, by "parameters", "flops" or "measured" times; or "2,3,3", the parts of each stage; or "h.4,h.8", the names of the parts that begin stages behind the first one. Default "flops"
     stages_per_rank: 0: 2 for "interleaved" and "zero_bubble_v", 1 for the others. In [0, 2147483647]. Default 0
     max_in_flight: The most micro-batches whose activations a rank keeps; 0: as the schedule. In [0, 2147483647]. Default 0
     gather_output: 1: in evaluation all ranks along the axis get the output, instead of the one with the last stage. Default 0
-    check_balance: 1: a warning tells of a stage that costs more than 1.3 times the mean. Default 1
+    check_balance: 1: a warning names a stage that costs more than 1.3 times the mean. Default 1
     boundary_dtype: The dtype in which floating values of larger ones, and their gradients, pass between ranks: "bfloat16", "float16", whose largest number is 65504, or "float32". A stage gets them in their own dtype. Default: their own
     max_memory: The most memory that the parameters of a stage may take, before layers are split or sharded: "8GiB" for each, or a size for each stage, with commas between them. Gradients and the states of the optimizer come on top. Default: no limit
     broadcast_loss: 1: a step gives its loss on all ranks along the axis; 0: on those with the last stage, and not a number on the others. Default 1
@@ -910,11 +910,11 @@ class accel_ddp_options_t:
 
     broadcast_buffers: 1: rank 0's buffers are sent before each forward. Default 1
     find_unused_parameters: 1: parameters may be without a gradient. Default 0
-    gradient_as_bucket_view: 1: gradients live in the buckets, without a copy; the reference copies unless told otherwise. Default 1
+    gradient_as_bucket_view: 1: gradients live in the buckets, without a copy; Accelerate copies by default. Default 1
     static_graph: 1: the same parameters are used in every step. Default 0
     bucket_cap_mb: Size of a bucket in MiB. In (0, inf). Default 25
-    check_reduction: Kept for the reference's sake; no effect. Default 0
-    comm_hook: Default NO
+    check_reduction: Exists because Accelerate has it; no effect. Default 0
+    comm_hook: The hook that compresses gradients. Default NO
     comm_wrapper: FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO
     comm_state_option: The options of both PowerSGDs. Default: theirs
     """
@@ -936,11 +936,11 @@ class accel_fsdp_options_t:
     sharding_strategy: A model in stages: SHARD_GRAD_OP unless it is set. Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD
     fsdp_version: The version of FSDP whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION. Default 1
     reshard_after_forward: 0: parameters stay whole until the backward, 1: they are gathered again. Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy
-    backward_prefetch: Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE
+    backward_prefetch: When parameters are gathered in backward. Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE
     forward_prefetch: 1: the next group is gathered during the forward of the current one. Variable FSDP_FORWARD_PREFETCH. Default 0
     limit_all_gathers: 1: at most two groups are gathered at a time. Default 1
-    auto_wrap_policy: Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP
-    state_dict_type: Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT
+    auto_wrap_policy: Which modules are sharded as one. Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP
+    state_dict_type: The form of the model in checkpoints. Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT
     transformer_cls_names_to_wrap: Names of classes with commas between them. Variable FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none
     min_num_params: Parameters from which a module forms a group; 0: no module does. In [0, inf). Variable FSDP_MIN_NUM_PARAMS. Default 0
     ignored_modules: Regular expression of the whole names of modules, or parameters, that are left out: each rank has all of these, and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none
@@ -956,7 +956,7 @@ class accel_fsdp_options_t:
     activation_checkpointing_offload: 1: what remains of each group's activations is in the memory of the host; needs activation_checkpointing. Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0
     offload_optimizer: 1: as cpu_offload, but a copy of each shard stays on the device, so that a backward needs none from the host. Default 0
     offload_folder: A folder for what is offloaded, which is in files then: shards of cpu_offload, states of offload_optimizer, and gradients. Default: none
-    reshard_group_size: Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number, instead of by all of them; 0: by all. In [0, inf). Default 0
+    reshard_group_size: Between forward and backward parameters are sharded over groups of this many ranks, a divisor of their number, instead of by all of them; 0: by all. In [0, inf). Default 0
     leaf_module_classes: Names of classes with commas between them: with SIZE_BASED_WRAP each of their modules is one group with all that is in it, whatever its size. Default: none
     """
     enabled: int
@@ -993,13 +993,13 @@ class accel_deepspeed_options_t:
     enabled: 1: sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED. Default 0
     is_train_batch_min: Where the file has "auto" for train_micro_batch_size_per_gpu, or there is none: of the loaders that are prepared with the model or before it, 1: the smallest batch size of a rank is meant, 0: the largest. Default 1
     hf_ds_config: The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none
-    zero_stage: In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2
-    gradient_accumulation_steps: In [1, inf). Default: the number of the state
+    zero_stage: The stage of ZeRO. In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2
+    gradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Default: the number of the state
     gradient_clipping: The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1
-    offload_optimizer_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE
-    offload_param_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE
-    offload_optimizer_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none
-    offload_param_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none
+    offload_optimizer_device: The place of optimizer states. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE
+    offload_param_device: The place of parameters. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE
+    offload_optimizer_nvme_path: The folder on an NVMe disk to offload to. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none
+    offload_param_nvme_path: The folder on an NVMe disk to offload to. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none
     zero3_init_flag: For stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3
     zero3_save_16bit_model: 1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0
     transformer_moe_cls_names: Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none
@@ -1083,7 +1083,7 @@ class accel_estimate_memory_options_t:
     mixed_precision: The precision of the forward passes. Default NO
     sync_each_batch: 1: gradients are exchanged in every micro-batch. Default 0
     gradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Default 1
-    activation_bytes: The bytes that the forward of a micro-batch keeps for its backward on one rank, beside those that batch_size tells. In [0, inf). Default 0
+    activation_bytes: The bytes that the forward of a micro-batch keeps for its backward on one rank, beside the bytes that follow from batch_size. In [0, inf). Default 0
     model_options: The options with which the model will be prepared. Default: theirs
     tensor_parallel_size: The number of these ranks that have parts of the same layers, by the plan of model_options. In [1, 2147483647]. Default 1
     context_parallel_size: The number of these ranks that share each sequence. In [1, 2147483647]. Default 1
@@ -1132,10 +1132,10 @@ class accel_dataloader_config_t:
 class accel_prepare_item_t:
     """One object for accel_prepare(): exactly one of the handles is set.
 
-    module: Default: none
-    optimizer: Default: none
-    loader: Default: none
-    scheduler: Default: none
+    module: A module to prepare. Default: none
+    optimizer: An optimizer to prepare. Default: none
+    loader: A loader to prepare. Default: none
+    scheduler: A scheduler to prepare. Default: none
     device_placement: Applies to a loader, or to a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state has it
     model_options: The options of a model. Default: theirs
     """
@@ -1150,9 +1150,9 @@ class accel_prepare_item_t:
 class accel_fp8_options_t:
     """How linear layers compute in 8-bit floating point under mixed_precision FP8 (Micikevicius et al., "FP8 Formats for Deep Learning", 2022). Layers whose sizes are no multiples of 16 are left out. Everything else is as under BF16.
 
-    backend: Variable ACCELERATE_FP8_BACKEND. Default AO
-    scaling: Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling
-    format: Variable ACCELERATE_FP8_FORMAT. Default HYBRID
+    backend: The library whose defaults the recipe has. Variable ACCELERATE_FP8_BACKEND. Default AO
+    scaling: How scales are chosen. Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling
+    format: The formats of forward and backward. Variable ACCELERATE_FP8_FORMAT. Default HYBRID
     amax_algorithm: Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default MOST_RECENT
     amax_history_length: Steps, under DELAYED. In [1, 65536]. Variable ACCELERATE_FP8_AMAX_HISTORY_LEN. Default 1024
     margin: Scales are divided by 2 to the power of it. In [0, 32]. Variable ACCELERATE_FP8_MARGIN. Default 0
@@ -1166,7 +1166,7 @@ class accel_fp8_options_t:
     fsdp_all_gather: 1: FSDP gathers the weights in 8 bits. Not with DELAYED. Variable ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER. Default: whether the backend is AO
     pad_inner_dim: 1: features that are no multiple of 16 are filled up with zeros. Variable ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO
     skip_names: Regular expression of the whole names of modules that are left out. Default: none
-    compress_activations: 1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; 0: as it is. Default 1
+    compress_activations: 1: what norms, GELU, SiLU, gates, dropout and attention save for the backward is saved in 8 bits, too; 0: as it is. Default 1
     """
     backend: int
     scaling: int
@@ -1192,8 +1192,8 @@ class accel_local_sgd_options_t:
 
     start_step: Steps with exchanged gradients before the first local one. In [0, inf). Default 0
     outer_lr: The learning rate of an SGD step on (weights of the last exchange - mean of the weights). In [0, inf). Default: the mean itself is taken
-    outer_momentum: In [0, inf). Default: 0.9 with outer_lr
-    outer_nesterov: Default: 1 with outer_lr
+    outer_momentum: The momentum of the outer optimizer. In [0, inf). Default: 0.9 with outer_lr
+    outer_nesterov: 1: Nesterov momentum in the outer optimizer. Default: 1 with outer_lr
     enabled: 0: gradients are exchanged in each step. Default 1
     gradient_group: A group of ranks that continue to exchange gradients in local steps (of one host, say). Default: none
     """
@@ -1209,7 +1209,7 @@ class accel_capture_options_t:
     """When a step is recorded, and for which inputs.
 
     warmup_steps: Ordinary steps before the first recording: they make the states of optimizers. In [1, inf). Default 3
-    max_captures: The most recordings that are kept, one for each combination of shapes, dtypes and numbers of the inputs; each keeps the memory of a step. In [1, inf). Default 1
+    max_captures: The most recordings that are cached, one for each combination of shapes, dtypes and numbers of the inputs; each keeps the memory of a step. In [1, inf). Default 1
     run_others: 1: inputs that would need more recordings take an ordinary step; 0: they are an error. Default 0
     """
     warmup_steps: int
@@ -1276,7 +1276,7 @@ class accel_device_map_options_t:
     def __init__(self, *, dtype: Optional[str] = None, special_dtypes: Optional[Any] = None, no_split_module_classes: Optional[str] = None, offload_buffers: int = 0, fallback_allocation: int = 0, clean_result: int = 1, verbose: int = 0, optimal_packing: int = 0, allow_disk: int = 1, low_zero: int = 0) -> None: ...
 
 class accel_dispatch_options_t:
-    """How weights are loaded and kept.
+    """How weights are loaded and stored.
 
     dtype: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
     strict: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
@@ -1360,7 +1360,7 @@ class accel_project_options_t:
 
     project_dir: The folder of the project. Default: none
     logging_dir: The folder of the project's logs. Default: as project_dir
-    total_limit: Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In [1, inf). Default: all are kept
+    total_limit: Most checkpoints of automatic naming that are retained; the oldest are removed when a new one is complete. In [1, inf). Default: all are retained
     iteration: The number of the next checkpoint. In [0, inf). Default 0
     automatic_checkpoint_naming: 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0
     save_on_each_node: 1: the first rank of each host writes the files of the main process, for hosts without a shared disk. Default 0
@@ -1549,7 +1549,7 @@ class accel_launch_options_t:
     max_restarts: The number of times that all ranks are started again after one has failed. In [0, inf). Default 0
     monitor_interval_ms: Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In [1, 60000]. Default 100
     timeout_ms: Milliseconds until all ranks must have ended, with restarts. In [1, inf). Default: no limit
-    log_dir: A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure
+    log_dir: A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are saved for the message of a failure
     log_line_prefix_template: The text before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and ${role_name}, which is "default", are replaced. Without log_dir. Default: nothing
     rendezvous_timeout_ms: Milliseconds until the ranks have met, and each of their collectives has ended: ACCEL_TIMEOUT_MS of the ranks. In [1, inf). Default: as this process's environment says
     job_id: Ranks that meet at one address and have another one are refused: ACCEL_JOB_TOKEN of the ranks. Default: a random one; with several machines as this process's environment says

@@ -208,7 +208,7 @@ def test_checkpoints(tmp_path):
 
 # Regression: after `load_state()` and `skip_first_batches()` the next epoch began in its middle.
 def test_the_epoch_behind_a_resumed_one_is_whole(tmp_path):
-    """As scripts of the reference resume: load_state(), then skip_first_batches() for the rest of the epoch."""
+    """As scripts of Accelerate resume: load_state(), then skip_first_batches() for the rest of the epoch."""
     def begin():
         accel.PartialState._reset_state()
         accelerator = Accelerator(cpu=True)
@@ -458,7 +458,7 @@ def test_versions():
 
 # Regression: a second `Accelerator` kept the settings of the first.
 def test_each_accelerator_has_its_settings():
-    """As in the reference: accumulation is that of the latest, everything else is each one's own."""
+    """As in Accelerate: accumulation is that of the latest, everything else is each one's own."""
     first = Accelerator(cpu=True, gradient_accumulation_steps=2, keep_output_dtype=True)
     second = Accelerator(cpu=True, gradient_accumulation_steps=4, step_scheduler_with_optimizer=False, split_batches=True, true_divisor=True,
                          rng_types=["torch"], device_placement=False)
@@ -484,7 +484,7 @@ def test_accumulation_can_be_changed():
     accel.state.GradientState(GradientAccumulationPlugin(adjust_scheduler=True))  # replaces all
     assert state.num_steps == 1 and state.adjust_scheduler and state.sync_with_dataloader
     plain = Accelerator(cpu=True, gradient_accumulation_plugin=GradientAccumulationPlugin(2))
-    assert plain.gradient_accumulation_steps == 2 and not plain.gradient_state.adjust_scheduler  # as in the reference
+    assert plain.gradient_accumulation_steps == 2 and not plain.gradient_state.adjust_scheduler  # as in Accelerate
 
 
 # Regression: settings of `GradientState` could not be set, and one that it did not have was taken without effect.

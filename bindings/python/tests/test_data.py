@@ -281,7 +281,7 @@ def test_the_running_loaders(accelerator):
 
 # Regression: prepared loaders of accel had no `end_of_dataloader`, `remainder` and `iteration`.
 def test_prepared_loaders_tell_of_their_loops(accelerator):
-    """end_of_dataloader, remainder and iteration, by the names of the reference."""
+    """end_of_dataloader, remainder and iteration, by the names of Accelerate."""
     loader, inner = accelerator.prepare(DataLoader(list(range(5)), batch_size=2), DataLoader([1, 2]))
     assert (loader.end_of_dataloader, loader.remainder, loader.iteration) == (False, -1, 0)
     seen = []
@@ -314,7 +314,7 @@ def test_copies_that_block_are_warned_of(accelerator):
 
 
 def test_datasets_hear_of_the_epoch(accelerator):
-    """As a prepared loader of the reference: set_epoch() before each epoch, and what it returns does not count."""
+    """As a prepared loader of Accelerate: set_epoch() before each epoch, and what it returns does not count."""
     class Epochs(Dataset):
         heard = []
 

@@ -178,7 +178,7 @@ def test_a_function_chooses_layers_of_accel():
     assert accelerator.describe_fp8(model)["layers"] == ["0", "4"] and [name for _, name in asked] == ["0", "2", "4"]
 
 
-# As the reference's tests of its recipes, which need a GPU.
+# As Accelerate's tests of its recipes, which need a GPU.
 @pytest.mark.parametrize("lines, expected", [
     (["backend: TE"], "TE DELAYED 3"), (["backend: TE", "use_mxfp8_block_scaling: true"], "TE BLOCKWISE 3"), (["backend: AO"], "AO CURRENT 1"),
     (["backend: AO", "pad_inner_dim: true", "enable_fsdp_float8_all_gather: false"], "AO CURRENT 1")], ids=["te", "te_mxfp8", "ao", "ao_fields"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The modules and names of the reference, from a record of its version 1.15.0 (tools/peer_tests/record_names.py)."""
+"""The modules and names of Accelerate, from a record of its version 1.15.0 (tools/peer_tests/record_names.py)."""
 
 import importlib
 import json

@@ -367,7 +367,7 @@ def test_a_schedule_waits_for_its_own_optimizer_or_for_all(overflows, is_prepare
 
 
 def test_a_schedule_counts_the_batches_of_all_ranks_or_updates(ranks):
-    """The first line is what two ranks of the reference print: a step for each rank, and none beyond the end of a schedule."""
+    """The first line is what two ranks of Accelerate print: a step for each rank, and none beyond the end of a schedule."""
     printed = ranks("""
         from accel import Accelerator, nn, optim
         for per_update in (None, True):

@@ -59,7 +59,7 @@ def test_signatures_and_texts_are_those_of_the_stub():
         assert {name: parameter.default for name, parameter in parameters.items()} == stubs[kind.__name__][0]
         assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY and hasattr(kind, name) for name, parameter in parameters.items())
         assert inspect.getdoc(kind) == stubs[kind.__name__][1]
-    assert "lr: In [0, inf). Default 1e-3\n" in capi.accel_adam_options_t.__doc__
+    assert "lr: The learning rate. In [0, inf). Default 1e-3\n" in capi.accel_adam_options_t.__doc__
 
 
 def test_functions_take_as_many_arguments_as_in_the_stub():

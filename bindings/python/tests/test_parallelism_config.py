@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sizes of the mesh, and the handlers that say how models are split along it, under the reference's names."""
+"""The sizes of the mesh, and the handlers that say how models are split along it, under Accelerate's names."""
 
 import pytest
 

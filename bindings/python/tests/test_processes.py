@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each process of a job is, and what only some of them do, as in the reference."""
+"""What each process of a job is, and what only some of them do, as in Accelerate."""
 
 import accel
 from accel import utils
@@ -52,7 +52,7 @@ def test_everyone_is_waited_for(ranks):
 
 
 def test_who_fails_first_leaves_nobody_behind(ranks):
-    """In the reference the others stay in the barrier."""
+    """In Accelerate the others stay in the barrier."""
     ranks("""
         from accel import Accelerator
         accelerator = Accelerator(cpu=True)

@@ -372,7 +372,7 @@ def test_types_of_several_ranks_and_one_clipping_of_them(ranks):
 
 
 def test_what_the_header_adds_is_a_field():
-    """An option that the reference lacks needs nothing by hand: it is a field of the plugin, and the engine gets it."""
+    """An option that Accelerate lacks needs nothing by hand: it is a field of the plugin, and the engine gets it."""
     options = {option["name"]: option for option in capi.accel_options_describe("accel_fsdp_options_t")}
     fields = {field.name: field.default for field in dataclasses.fields(FullyShardedDataParallelPlugin)}
     assert list(fields)[21:] == [name for name in options if name in ("offload_optimizer", "offload_folder", "leaf_module_classes")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenizers. The engine's tests compare ids with those of the reference; here is what Python adds."""
+"""Tokenizers. The engine's tests compare ids with those of the tokenizers library; here is what Python adds."""
 
 import json
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everyday calls of programs of torch that are written for the reference."""
+"""Everyday calls of programs of torch that are written for Accelerate."""
 
 import importlib
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds, signatures and attributes as in the reference: what interface.py says of this package, against its record of Accelerate 1.15.0.
+"""Kinds, signatures and attributes as in Accelerate: what interface.py says of this package, against its record of Accelerate 1.15.0.
 
 More parameters with defaults, and more attributes, are not a difference. Each other one stands in interface_differences.txt with its reason.
 """
@@ -20,7 +20,7 @@ _HIDDEN = [["args", "*", ""], ["kwargs", "**", ""]]  # of a decorator that does 
 
 
 def of_signatures(reference, own):
-    """What a call of the reference would meet otherwise."""
+    """What a call of Accelerate would meet otherwise."""
     if reference in (None, _HIDDEN) or own is None:
         return
     known = {name: (kind, default) for name, kind, default in own}
@@ -121,7 +121,7 @@ def check(found, reasons):
     rows = [line.split(" | ") for line in (HERE / reasons).read_text().splitlines() if line and not line.startswith("#")]
     assert all(len(row) == 2 and row[1] for row in rows)
     allowed = {difference for difference, _ in rows}
-    assert sorted(set(found) - allowed) == [], "differ from the reference"
+    assert sorted(set(found) - allowed) == [], "differ from Accelerate"
     assert sorted(allowed - set(found)) == [], "differ no more: their lines can go"
 
 

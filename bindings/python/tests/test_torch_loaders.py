@@ -131,7 +131,7 @@ def test_iterable_dataset_shard_as_the_reference():
         shards = [IterableDatasetShard(SizedStream(given["size"]), given["batch_size"], given["drop_last"], given["processes"], rank,
                                        given["split_batches"]) for rank in range(given["processes"])]
         assert [list(shard) for shard in shards] == expected["items"], case
-        assert [len(shard) for shard in shards] == [len(items) for items in expected["items"]]  # which the reference does not know
+        assert [len(shard) for shard in shards] == [len(items) for items in expected["items"]]  # which Accelerate does not know
 
 
 def test_seedable_order_as_the_reference():
@@ -186,7 +186,7 @@ def test_dispatcher_as_the_reference(ranks):
                     remainder = accelerator.gradient_state.remainder
                 if "error" in wanted:
                     continue
-                assert all(batches), case  # the reference hands out empty ones, which have no loss
+                assert all(batches), case  # Accelerate hands out empty ones, which have no loss
                 wanted["batches"] = [other or own for own, other in zip(batches, wanted["batches"], strict=True)]
                 assert (batches, ends) == (wanted["batches"], wanted["end_of_dataloader"]), (case, batches)
                 if batches:

@@ -154,7 +154,7 @@ class Trap:
 
 
 def test_a_seedable_sampler_takes_the_seed_and_the_epoch_of_a_file(tmp_path, caplog, monkeypatch):
-    module = types.ModuleType("accelerate.data_loader")  # the file names the reference's class
+    module = types.ModuleType("accelerate.data_loader")  # the file names Accelerate's class
     kind = type("SeedableRandomSampler", (torch.utils.data.RandomSampler,), {"__module__": module.__name__})
     module.SeedableRandomSampler = kind
     folder = pathlib.Path(folder_of("stateful_loader", tmp_path))

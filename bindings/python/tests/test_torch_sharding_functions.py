@@ -266,7 +266,7 @@ LOADING = """
     model, optimizer = accelerator.prepare(model, optimizer)
     load_fsdp_model(plugin, accelerator, model, "saved")
     load_fsdp_optimizer(plugin, accelerator, optimizer, model, "saved")
-    if plugin.state_dict_type.name == "SHARDED_STATE_DICT":  # as the reference reads it, into a model of torch alone
+    if plugin.state_dict_type.name == "SHARDED_STATE_DICT":  # as Accelerate reads it, into a model of torch alone
         from torch.distributed import checkpoint
         from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
         twin = Net()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of accel.utils on trees, as the reference's, whose results are recorded in tests/parity/fixtures/operations.json."""
+"""The functions of accel.utils on trees, as Accelerate's, whose results are recorded in tests/parity/fixtures/operations.json."""
 
 import copy
 import json
@@ -12,7 +12,7 @@ import accel
 from accel import nn, utils
 
 CASES = json.loads((pathlib.Path(__file__).resolve().parents[3] / "tests/parity/fixtures/operations.json").read_text())["cases"]
-# The reference adds a wrong number of rows for many sizes (P6); tests/parity/operations_test.cpp looks at those.
+# Accelerate adds a wrong number of rows for many sizes (P6); tests/parity/operations_test.cpp looks at those.
 CASES = [case for case in CASES if case["input"]["operation"] != "pad_input_tensors"]
 ERRORS = {"ValueError": ValueError, "TypeError": TypeError, "IndexError": IndexError, "RuntimeError": RuntimeError}
 
@@ -96,7 +96,7 @@ class Halves(nn.Module):
 
 # Regression: `ConvertOutputsToFp32` was missing, and pickling a converted forward failed without advice.
 def test_forwards_whose_outputs_become_float32():
-    class Wide(utils.ConvertOutputsToFp32):  # a class, as in the reference
+    class Wide(utils.ConvertOutputsToFp32):  # a class, as in Accelerate
         pass
 
     def forward(x, scale=2):

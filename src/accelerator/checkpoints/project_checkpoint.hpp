@@ -29,7 +29,7 @@ class ProjectCheckpoints {
   // Waits for an asynchronous save; false if it is under way after the timeout. Throws its error, once; else the next
   // save or load does.
   bool wait_for_checkpoint(std::chrono::milliseconds timeout);
-  // The same without a limit; with `refuse` a save that is under way is an error instead.
+  // Waits without a limit; with `refuse` a save that is under way is an error instead.
   void finish_background_save(bool refuse);
   BackgroundSave::Progress checkpoint_progress() const;
   // The folder that was saved or loaded last; empty: none.

@@ -74,7 +74,7 @@ std::string GeneratorState::key(c10::Device device) {
   return "torch_" + c10::DeviceTypeName(device.type(), /*lower_case=*/true) + "_manual_seed";
 }
 
-// The reference has a list of all devices of a process; ours has one.
+// Accelerate has a list of all devices of a process; ours has one.
 c10::IValue GeneratorState::state_dict() const {
   const at::Tensor state = tensor::generator_state(tensor::default_generator(device_));
   return device_.is_cpu() ? c10::IValue(state) : c10::IValue(tree::new_list({state}));
@@ -113,7 +113,7 @@ int64_t latest_micro_batch(const state::AccumulationWindows& windows) {
 
 c10::IValue StepState::state_dict() const { return latest_micro_batch(windows_); }
 
-// Behind a step: gradients of an open window are not in a checkpoint of the reference.
+// Behind a step: gradients of an open window are not in a checkpoint of Accelerate.
 void StepState::load_state_dict(const c10::IValue& state) {
   if (state.isNone()) return;
   require(state.isInt(), Status::kCorrupt, "the saved step is of kind ", tree::kind_name(state),

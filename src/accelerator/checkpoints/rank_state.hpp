@@ -34,7 +34,7 @@ class RankState : public tensor::Stateful {
 class GeneratorState final : public RankState {
  public:
   explicit GeneratorState(c10::Device device) : device_(device) {}
-  // The reference's: "torch_manual_seed" of the CPU, "torch_<kind>_manual_seed" of others.
+  // Accelerate's: "torch_manual_seed" of the CPU, "torch_<kind>_manual_seed" of others.
   static std::string key(c10::Device device);
   c10::IValue state_dict() const override;
   void load_state_dict(const c10::IValue& state) override;
@@ -47,7 +47,7 @@ class GeneratorState final : public RankState {
 // Micro-batches since a loader ended: of the model that has trained most, where models are trained by turns.
 int64_t latest_micro_batch(const state::AccumulationWindows& windows);
 
-// The micro-batch, which is all that the reference saves of accumulation windows.
+// The micro-batch, which is all that Accelerate saves of accumulation windows.
 class StepState final : public RankState {
  public:
   explicit StepState(state::AccumulationWindows windows) : windows_(std::move(windows)) {}

@@ -46,9 +46,9 @@ class TrainingCheckpoints {
   void remove_checkpoint_hook(int64_t id);
 
   void save_state(const std::string& folder, const checkpoint::SaveOptions& options = {});
-  // Returns the checkpoint's iteration, unless it is one of the reference.
+  // Returns the checkpoint's iteration, unless it is one of Accelerate.
   std::optional<int64_t> load_state(const std::string& folder, const checkpoint::LoadOptions& options = {});
-  // What save_state() writes; the hooks may add files to `folder`.
+  // The state that save_state() writes; the hooks may add files to `folder`.
   checkpoint::TrainingState collect_state(const std::string& folder) const;
   // Throws where ranks have parts of a model that only its program knows: rank 0 saves what has no placement for all.
   void require_known_parts() const;

@@ -95,9 +95,9 @@ void require_disjoint(std::vector<Chunk> chunks) {
     const Chunk& other = first_is_new ? chunks[i] : chunks[i - 1];
     require(!other.is_registered, Status::kInvalidArgument, "parameter '", *added.name,
             "' is in memory that is registered already, as '", *other.name,
-            "'; expected each piece of memory once until accel_free_memory()");
+            "'; expected each block of memory once until accel_free_memory()");
     fail(Status::kInvalidArgument, "parameters '", *other.name, "' and '", *added.name,
-         "' share memory; expected one name for each piece of memory");
+         "' share memory; expected one name for each block of memory");
   }
 }
 

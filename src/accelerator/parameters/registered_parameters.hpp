@@ -21,7 +21,7 @@ class RegisteredMemory {
   // In the order of the names, so that hash maps of different ranks agree.
   RegisteredMemory(nn::NamedTensors tensors, c10::Device of_state);
 
-  // Throws if both have a piece of memory.
+  // Throws if both have a block of memory.
   void require_apart_from(const RegisteredMemory& registered) const;
 
   // Modules by the dots of the names, whose parameters are over this memory.

@@ -26,7 +26,7 @@ class ExchangeCheck {
     bool has_warned = false;
   };
 
-  // Those of the optimizer's parameters, in a model.
+  // The uncovered gradients of the optimizer in a model.
   std::vector<parallel::UncoveredGradient> find(parallel::GradientExchange& exchange,
                                                 const optim::Optimizer& optimizer) const;
   // Whether a model covers the gradient: models may share parameters.

@@ -35,7 +35,7 @@ class GradientClipping {
 
  private:
   struct Clipped {
-    parallel::ParallelModelPtr model;  // with uneven inputs; null: no rank needs to be told
+    parallel::ParallelModelPtr model;  // with uneven inputs; null: no rank needs to be notified
     std::vector<at::Tensor> parameters;
   };
 

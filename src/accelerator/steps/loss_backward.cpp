@@ -220,7 +220,7 @@ double LossBackward::run_in_stages(PreparedModel& model, const parallel::Pipelin
   double factor = 0;
   if (loss.is_sum) {
     const int64_t count = pipeline.of_last_stage(pipeline.has_last_stage() ? loss.count(batch.targets) : 0);
-    if (count < 0 && !own.error)  // of a stage, so that ranks with other rows, which count theirs, hear of it
+    if (count < 0 && !own.error)  // of a stage, so that ranks with other rows, which count theirs, receive it
       own.error = std::make_exception_ptr(
           Error(Status::kInvalidArgument,
                 "the rank with the last stage has no int64 labels to count; expected targets of the batch"));
@@ -297,7 +297,7 @@ std::vector<at::Tensor> LossBackward::gradients_of_current() const {
 void LossBackward::set_loss_weight(double weight) {
   const state::AccumulationWindows& windows = current_ != nullptr ? current_->windows : state_.gradient_state()->own();
   const double former = windows.front()->weight;
-  // Otherwise the reference's weights apply, and accumulated gradients are not rescaled.
+  // Otherwise Accelerate's weights apply, and accumulated gradients are not rescaled.
   const bool exact = state_.gradient_state()->settings().true_divisor || windows.front()->items >= 0;
   if (exact && former != 0 && former != weight) {
     const at::NoGradGuard no_grad;

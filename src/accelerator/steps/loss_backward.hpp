@@ -64,7 +64,7 @@ class LossBackward {
   void verify_gradients();
   // Sets the weight of losses in the open accumulation windows; gradients that are already accumulated are rescaled.
   void set_loss_weight(double weight);
-  // Those of the micro-batch; all outside of one.
+  // The models of the micro-batch; all outside of one.
   std::vector<parallel::ParallelModelPtr> current_models() const;
   std::vector<at::Tensor> gradients_of_current() const;
 

@@ -63,7 +63,7 @@ std::shared_ptr<precision::OverflowFlag> OptimizerUpdate::find_overflow() const 
   return scaled_->flag(placed_->any_rank(axes, scaled_->found(), device_));
 }
 
-// On a device the step is queued: work of the device reads the flag, and the host hears of it before the next step.
+// On a device the step is queued: work of the device reads the flag, and the host reads it before the next step.
 void OptimizerUpdate::step_scaled() {
   const auto overflow = find_overflow();
   const bool is_of_device = !overflow->is_on_host() && overflow->tensor().device() == scaled_->found().device();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Update outcome: whether the latest update of an optimizer was skipped, which the host may have to hear from a device,
+// Update outcome: whether the latest update of an optimizer was skipped, which the host may have to read from a device,
 // and what waits for it.
 #pragma once
 

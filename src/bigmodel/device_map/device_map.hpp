@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device map: where each part of a model is kept.
+// Device map: where each part of a model is stored.
 #pragma once
 
 #include <string>

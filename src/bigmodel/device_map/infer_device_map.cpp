@@ -24,7 +24,7 @@ Placement place_in_order(const ModuleTree& tree, const std::vector<Tier>& tiers,
 }
 
 // Buffers of offloaded modules stay on an accelerator unless they are offloaded too. Special dtypes count here, as in
-// the reference, by the names inside of a module, and modules that were placed with another one do not count.
+// Accelerate, by the names inside of a module, and modules that were placed with another one do not count.
 void check_buffers(const ModuleTree& tree, const nn::SizeRules& rules, const Placement& placement,
                    InferredDeviceMap& inferred) {
   for (const Step& step : placement.steps) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses where the parts of a model are kept, from their sizes and the memory of the devices.
+// Chooses where the parts of a model are stored, from their sizes and the memory of the devices.
 #pragma once
 
 #include <ATen/core/ivalue.h>

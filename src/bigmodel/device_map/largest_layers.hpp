@@ -11,7 +11,7 @@
 
 namespace accel::bigmodel {
 
-// Follows a queue. The size stays, as in the reference, until the last of the largest layers has been looked at, even
+// Follows a queue. The size stays, as in Accelerate, until the last of the largest layers has been looked at, even
 // if they were placed before with others.
 class LargestLayers {
  public:

@@ -14,16 +14,16 @@ namespace accel::bigmodel {
 
 // How items with tied parameters are placed together.
 enum class TieRule {
-  kAsReference,  // with the queued items of the tied parameters, as the reference finds and counts them
+  kAsReference,  // with the queued items of the tied parameters, as Accelerate finds and counts them
   kConnected,    // with all items that ties connect, each tensor counted once
 };
 
 // [Note: sequential placement] The queue begins with the members of the model. Its first item, with those that are tied
 // to it, goes to the current device if it fits beside the room that is reserved for the largest layer. Otherwise one of
 // the items that are tied to it is replaced by its members, or it is itself; if neither can be, the next device is the
-// current one. The reference loses direct buffers of modules that were replaced: they are placed at the end.
+// current one. Accelerate loses direct buffers of modules that were replaced: they are placed at the end.
 //
-// The reference fails when a tied parameter has left the queue, and can count a tied parameter too little. The rule
+// Accelerate fails when a tied parameter has left the queue, and can count a tied parameter too little. The rule
 // kAsReference gives no result then; kConnected always has a valid one.
 class SequentialPlacement {
  public:

@@ -22,7 +22,7 @@ struct TiedItems {
 // The item of the queue that contains a node; nothing if none does.
 using ItemOf = std::function<std::optional<int32_t>(int32_t node)>;
 
-// The size of an item, given as `size`, with the items that contain the parameters `tied`, as the reference counts:
+// The size of an item, given as `size`, with the items that contain the parameters `tied`, as Accelerate counts:
 // each parameter adds its item without itself. Nothing if a parameter is in no item.
 std::optional<TiedItems> size_with_ties(const ModuleTree& tree, double size, const std::vector<int32_t>& tied,
                                         const ItemOf& item_of);
@@ -31,7 +31,7 @@ class Ties {
  public:
   explicit Ties(const ModuleTree& tree);
 
-  // The parameters outside of an item that are tied to one inside. As in the reference, what has the path of the item
+  // The parameters outside of an item that are tied to one inside. As in Accelerate, what has the path of the item
   // anywhere in its own path is inside: "mlp.head.weight" is in "head".
   std::vector<int32_t> tied_to(int32_t item) const;
 

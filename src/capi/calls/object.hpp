@@ -57,8 +57,8 @@ class Object {
   // Whether that was the last owner; the caller then deletes the object.
   bool release() { return owners_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
 
-  // The memory of a released object is marked and kept for a while, so that stale handles are detected. Not inlined:
-  // GCC warns of a mismatch if it inlines only one of the two.
+  // The memory of a released object is marked and retained for a while, so that stale handles are detected. Not
+  // inlined: GCC warns of a mismatch if it inlines only one of the two.
   [[gnu::noinline]] static void* operator new(size_t bytes);
   [[gnu::noinline]] static void operator delete(void* memory) noexcept;
 

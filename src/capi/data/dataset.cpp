@@ -27,8 +27,7 @@ namespace {
 
 const accel_dataset& check_numbered(accel_dataset_t* dataset, const char* name) {
   const accel_dataset& handle = check(dataset, name);
-  require(handle.iterable == nullptr, Status::kUnsupported, name,
-          " is a stream, whose items have no numbers; expected a dataset with items by number");
+  require(handle.iterable == nullptr, Status::kUnsupported, name, " is iterable; expected a map-style dataset");
   return handle;
 }
 
@@ -102,7 +101,7 @@ ACCEL_FUNCTION int64_t accel_dataset_length(const accel_dataset_t* dataset) {
     if (handle.iterable == nullptr) return handle.dataset->length();
     const auto length = handle.iterable->length();
     require(length.has_value(), Status::kUnsupported,
-            "the dataset is a stream whose length is not known; expected one with items by number, or a known length");
+            "the dataset is iterable and its length is not known; expected a map-style dataset, or a known length");
     return *length;
   });
 }

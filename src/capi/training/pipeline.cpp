@@ -87,7 +87,7 @@ bool are_labels(const c10::IValue& targets) {
 
 at::Tensor scores_of(const c10::IValue& output) {
   require(output.isTensor(), Status::kTypeMismatch, "the last stage returned a ", tree::kind_name(output),
-          "; expected class scores, of which the loss is the cross entropy");
+          "; expected logits, of which the loss is the cross entropy");
   return output.toTensor();
 }
 

@@ -109,7 +109,7 @@ OwnedValue string_value(std::string_view text) {
   return OwnedValue(value);
 }
 
-// One piece of memory: what accel_value_t points to, the bytes, the type.
+// One block of memory: what accel_value_t points to, the bytes, the type.
 OwnedValue bytes_value(std::string_view data, const char* type) {
   const size_t type_size = type == nullptr ? 0 : std::strlen(type) + 1;
   auto* const memory = static_cast<char*>(std::malloc(sizeof(accel_bytes_t) + data.size() + type_size));

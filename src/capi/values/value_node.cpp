@@ -167,7 +167,7 @@ size_t accel_value_node::size() const {
                                     : accel::tree::sequence_items(container_).size();
 }
 
-// Threads that come here at once each make them; those of the first are kept.
+// Threads that come here at once each make them; those of the first stay.
 const accel_value_node::Items& accel_value_node::items() const {
   if (const Items* const made = items_.load(std::memory_order_acquire)) return *made;
   auto made = std::make_unique<Items>();

@@ -21,8 +21,8 @@ constexpr size_t kBuffer = size_t{16} << 20;      // two of them, so that one is
 constexpr size_t kDirectUnit = 4096;              // what is written past the page cache is a multiple of it
 constexpr double kCacheSpeed = 1e9;               // bytes a second that the page cache takes at least
 
-// The buffer has huge pages, which are kept for the next file: with pages of 4 KiB, the system takes a third longer to
-// write them past its cache, and longer to clear new ones than to write them.
+// The buffer has huge pages, which are cached for the next file: with pages of 4 KiB, the system takes a third longer
+// to write them past its cache, and longer to clear new ones than to write them.
 std::shared_ptr<char> allocate_buffer() {
   const at::Tensor memory = kernels::empty_cached({static_cast<int64_t>(kBuffer)}, at::kByte);
   return {static_cast<char*>(memory.mutable_data_ptr()), [memory](char*) {}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of files in checkpoints and folders of models, those of the reference. @accelerate utils.constants
+// Names of files in checkpoints and folders of models, those of Accelerate. @accelerate utils.constants
 #pragma once
 
 namespace accel::checkpoint {

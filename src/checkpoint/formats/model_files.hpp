@@ -29,7 +29,7 @@ std::vector<std::string> save_model(const std::string& folder, const NamedTensor
 
 // The tensors of a .safetensors file, a file of torch.save(), an index, or a folder with one of them; files are
 // recognised by their content. In a folder, pytorch_model.bin comes first, then model.safetensors, then the only index,
-// as in the reference. Tied tensors have all of their names. The tensors share the mappings of the files. Files named
+// as in Accelerate. Tied tensors have all of their names. The tensors share the mappings of the files. Files named
 // .safetensors say in their metadata, under "format", whose tensors they hold: kInvalidArgument for those of another
 // framework, kCorrupt for metadata that do not say it, and a warning in the log where there are none.
 // @accelerate load_state_dict

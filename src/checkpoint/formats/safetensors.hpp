@@ -43,8 +43,8 @@ bool has_header_of(const std::string& path, const NamedTensors& tensors, const M
 SafetensorsContents load_safetensors(const std::string& path);
 SafetensorsContents read_safetensors(const std::shared_ptr<const MappedFile>& file);
 
-// Tied weights are stored once, under their first name; the metadata then has {other name: first name}, as the
-// reference's save_model writes it, and must not use these names otherwise, nor have the name of a tensor as the value
+// Tied weights are stored once, under their first name; the metadata then has {other name: first name}, as
+// Accelerate's save_model writes it, and must not use these names otherwise, nor have the name of a tensor as the value
 // of another key than "format". restore_tied() restores the other names.
 SafetensorsContents drop_tied(const NamedTensors& tensors, const Metadata& metadata = {});
 void restore_tied(SafetensorsContents& contents);

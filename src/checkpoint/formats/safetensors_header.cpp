@@ -23,7 +23,7 @@ struct DtypeName {
   at::ScalarType dtype;
 };
 
-// In the order in which the reference sorts tensors.
+// In the order in which safetensors sorts tensors.
 constexpr DtypeName kDtypes[] = {
     {"U64", at::kUInt64},
     {"I64", at::kLong},
@@ -73,7 +73,7 @@ std::optional<uint64_t> dense_bytes(const std::vector<int64_t>& shape, at::Scala
   return static_cast<uint64_t>(bytes);
 }
 
-// Unknown fields are ignored, as in the reference. Names that come twice are refused, as the format asks for: readers
+// Unknown fields are ignored, as in safetensors. Names that come twice are refused, as the format asks for: readers
 // differ in which one they use.
 class HeaderParser {
  public:

@@ -36,7 +36,7 @@ struct SafetensorsHeader {
 // Checks everything: all returned ranges are inside the file. `source` names the file in errors, which are kCorrupt.
 SafetensorsHeader parse_safetensors_header(std::string_view file, const std::string& source);
 
-// Sorts the tensors as the reference (large alignments first, then by name), sets their offsets, and returns the
+// Sorts the tensors as safetensors does (large alignments first, then by name), sets their offsets, and returns the
 // header.
 std::string print_safetensors_header(const Metadata& metadata, std::vector<TensorEntry>& tensors);
 

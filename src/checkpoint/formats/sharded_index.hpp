@@ -17,7 +17,7 @@ struct ShardedIndex {
   std::vector<std::pair<std::string, std::string>> weight_map;  // name of a tensor, name of its file
 };
 
-// The document that the reference writes, byte by byte: sorted, indented by 2, in ASCII.
+// The document that Accelerate writes, byte by byte: sorted, indented by 2, in ASCII.
 std::string print_sharded_index(const ShardedIndex& index);
 
 // Errors are kCorrupt and name the `source`. Files lie beside the index: a path is refused.

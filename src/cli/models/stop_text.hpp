@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends a text at the first of some strings, however the text is cut into pieces. What may be the beginning of a string
+// Ends a text at the first of some strings, however the text is cut into chunks. What may be the beginning of a string
 // is held back until it is known.
 #pragma once
 
@@ -13,7 +13,7 @@ class StopText {
  public:
   explicit StopText(std::vector<std::string> stops) : stops_(std::move(stops)) {}
 
-  // Adds a piece. Returns the text that is certain now.
+  // Adds a chunk. Returns the text that is certain now.
   std::string add(std::string_view piece);
   // Returns the text that was held back: nothing follows.
   std::string finish();

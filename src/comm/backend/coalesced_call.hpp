@@ -18,7 +18,7 @@ class CoalescedCall {
     call_ = std::make_unique<Call>(std::forward<Arguments>(arguments)...);
     thread_ = std::this_thread::get_id();
   }
-  // What was collected; null if nothing was begun.
+  // The collected call; null if nothing was begun.
   std::unique_ptr<Call> end() {
     thread_ = std::thread::id();
     return std::move(call_);
@@ -27,7 +27,7 @@ class CoalescedCall {
     call_.reset();
     thread_ = std::thread::id();
   }
-  // What this thread adds to; null if it does not coalesce.
+  // The call that this thread adds to; null if it does not coalesce.
   Call* current() const { return thread_.load() == std::this_thread::get_id() ? call_.get() : nullptr; }
 
  private:

@@ -71,7 +71,7 @@ struct DeviceWaiter::Shared {
               " has not come to its end after ", timeout.count(), " ms");
   }
 
-  // The error that is under way is told, whatever becomes of the event.
+  // The error that is under way is reported, whatever becomes of the event.
   void hold(Posted& one) noexcept {
     try {
       failed.push_back({std::move(one.wait), one.stream->end()});
@@ -143,7 +143,7 @@ void DeviceWaiter::run(const std::shared_ptr<Shared>& shared) {
     } catch (...) {
       error = std::current_exception();
     }
-    next.front().wait = nullptr;  // what it held is free before anybody hears of a good end
+    next.front().wait = nullptr;  // what it held is free before anybody is notified of a good end
     next.front().work->complete({}, error);
   }
   shared->end_failed();

@@ -42,7 +42,7 @@ std::vector<LoadSettings> load_settings() {
        {{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "2"},  // clean up only
         {"TORCH_NCCL_ENABLE_MONITORING", "0"},     // the monitor of its watchdog ends the process
         {"TORCH_NCCL_RETHROW_CUDA_ERRORS", "0"},   // as its watchdog does after an error of the GPU
-        {"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"}},      // a minute in which no work hears of its error
+        {"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"}},      // a minute in which no work gets its error
        true},
   };
 }

@@ -33,7 +33,7 @@ class WatchedCall {
   bool is_complete() const;
   // The stream of the thread that watches is behind the result, unless one of the application's is. Throws the error.
   void finish() const;
-  // Whether nobody hears of an error because a stream waits already. Otherwise order_stream() throws it.
+  // Whether nobody gets an error because a stream waits already. Otherwise order_stream() throws it.
   bool is_late(const std::exception_ptr& error);
   // Null from when a stream waits.
   WorkPointer work() const;

@@ -176,7 +176,7 @@ class StoreServer::Loop {
     return outcome == StoreRequests::Outcome::kServed && (is_introduced(client) || client.pieces <= kMostPieces);
   }
 
-  // A client that has not shown that it belongs to the job gets more time with each piece of what it sends.
+  // A client that has not shown that it belongs to the job gets more time with each part of its message.
   bool is_introduced(Connection& client) {
     const int descriptor = client.socket.number();
     if (newcomers_.erase({client.heard, descriptor}) == 0 || client.belongs()) return true;
@@ -221,7 +221,7 @@ class StoreServer::Loop {
   const size_t most_newcomers_ = most_newcomers();
   const FileDescriptor listener_, events_, stop_;
   std::map<int, Connection> clients_;
-  std::set<std::pair<Clock::time_point, int>> newcomers_;  // those that do not belong to the job yet, by heard
+  std::set<std::pair<Clock::time_point, int>> newcomers_;  // those that do not belong to the job yet, by last message
   std::atomic<int64_t> clients_without_memory_{0}, strangers_{0};
 };
 

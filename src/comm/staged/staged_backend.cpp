@@ -83,7 +83,7 @@ void run(StagingPipeline& pipeline, CollectiveBackend& host, OpenCall& call, std
   }
   const size_t part = pipeline.latest_part();
   turn.unlock();
-  call.operations.clear();  // what they hold is free before anybody hears of the end
+  call.operations.clear();  // what they hold is free before anybody is notified of the end
   if (error)
     call.work->fail(error, part);
   else

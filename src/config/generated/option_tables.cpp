@@ -254,13 +254,13 @@ constexpr OptionField kStateOptions[] = {
     {"step_scheduler_with_optimizer", "1: a scheduler steps only when its optimizer did. Default 1", OptionKind::kFlag, 4, 36, 49, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"split_batches", "1: a loader's batch is shared by the ranks instead of one each. Default 0", OptionKind::kFlag, 4, 40, 63, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"debug", "1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0", OptionKind::kFlag, 4, 44, 60, kNone, "ACCELERATE_DEBUG_MODE", "0", nullptr, nullptr, 0, false},
-    {"true_divisor", "1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0", OptionKind::kFlag, 4, 48, 108, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"true_divisor", "1: a short last window is divided by its own length; 0, as in Accelerate: by gradient_accumulation_steps. Default 0", OptionKind::kFlag, 4, 48, 105, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"keep_output_dtype", "1: outputs of prepared models stay in half precision; 0: they become float32. Default 0", OptionKind::kFlag, 4, 52, 77, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"timeout_ms", "Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000", OptionKind::kInteger, 8, 56, 70, {1, kInfinity, false, true}, "ACCEL_TIMEOUT_MS", nullptr, "1800000 on the CPU, where ranks wait for what the first one prepares, else 600000", nullptr, 0, false},
     {"process_index", "The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them", OptionKind::kInteger, 4, 64, 117, {0, kInfinity, false, true}, nullptr, nullptr, "RANK and its like, as torchrun, MPI and Slurm set them", nullptr, 0, false},
-    {"num_processes", "In [1, inf). Default: WORLD_SIZE and its like", OptionKind::kInteger, 4, 68, 0, {1, kInfinity, false, true}, nullptr, nullptr, "WORLD_SIZE and its like", nullptr, 0, false},
-    {"local_process_index", "In [0, inf). Default: LOCAL_RANK and its like", OptionKind::kInteger, 4, 72, 0, {0, kInfinity, false, true}, nullptr, nullptr, "LOCAL_RANK and its like", nullptr, 0, false},
-    {"local_num_processes", "In [1, inf). Default: LOCAL_WORLD_SIZE and its like", OptionKind::kInteger, 4, 76, 0, {1, kInfinity, false, true}, nullptr, nullptr, "LOCAL_WORLD_SIZE and its like", nullptr, 0, false},
+    {"num_processes", "The number of ranks. In [1, inf). Default: WORLD_SIZE and its like", OptionKind::kInteger, 4, 68, 20, {1, kInfinity, false, true}, nullptr, nullptr, "WORLD_SIZE and its like", nullptr, 0, false},
+    {"local_process_index", "The rank on this host. In [0, inf). Default: LOCAL_RANK and its like", OptionKind::kInteger, 4, 72, 22, {0, kInfinity, false, true}, nullptr, nullptr, "LOCAL_RANK and its like", nullptr, 0, false},
+    {"local_num_processes", "The number of ranks on this host. In [1, inf). Default: LOCAL_WORLD_SIZE and its like", OptionKind::kInteger, 4, 76, 33, {1, kInfinity, false, true}, nullptr, nullptr, "LOCAL_WORLD_SIZE and its like", nullptr, 0, false},
     {"main_process_ip", "The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default \"127.0.0.1\"", OptionKind::kText, 8, 80, 41, kNone, "MASTER_ADDR", "127.0.0.1", nullptr, nullptr, 0, false},
     {"main_process_port", "The port at which they meet. In [0, 65535]. Variable MASTER_PORT. Default 29500", OptionKind::kInteger, 4, 88, 28, {0, 65535, false, false}, "MASTER_PORT", "29500", nullptr, nullptr, 0, false},
     {"device_placement", "1: prepare puts models and batches on the device. Default 1", OptionKind::kFlag, 4, 92, 49, kNone, nullptr, "1", nullptr, nullptr, 0, false},
@@ -278,7 +278,7 @@ constexpr OptionField kStateOptions[] = {
     {"context_parallel_size", "Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1", OptionKind::kInteger, 4, 152, 42, {1, kInfinity, false, true}, "PARALLELISM_CONFIG_CP_SIZE", "1", nullptr, nullptr, 0, false},
     {"tensor_parallel_size", "Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1", OptionKind::kInteger, 4, 156, 59, {1, kInfinity, false, true}, "PARALLELISM_CONFIG_TP_SIZE", "1", nullptr, nullptr, 0, false},
     {"device_plugins", "Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none", OptionKind::kText, 8, 160, 110, kNone, "ACCEL_DEVICE_PLUGINS", nullptr, "none", nullptr, 0, false},
-    {"embedded", "1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0", OptionKind::kFlag, 4, 168, 200, kNone, "ACCEL_EMBEDDED", "0", nullptr, nullptr, 0, false},
+    {"embedded", "1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with at most 64 MiB, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0", OptionKind::kFlag, 4, 168, 203, kNone, "ACCEL_EMBEDDED", "0", nullptr, nullptr, 0, false},
     {"expert_parallel_size", "Ranks that have different experts of a layer, of those of one copy of the model: a divisor of data_parallel_shard_size x context_parallel_size x tensor_parallel_size. They are the last axis of a second grid over the ranks of the mesh, pipeline, replicate, expert_shard, expert. In [1, inf). Variable PARALLELISM_CONFIG_EP_SIZE. Default 1", OptionKind::kInteger, 4, 172, 277, {1, kInfinity, false, true}, "PARALLELISM_CONFIG_EP_SIZE", "1", nullptr, nullptr, 0, false},
     {"backend", "The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"", OptionKind::kText, 8, 176, 227, kNone, "ACCEL_BACKEND", nullptr, "\"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"", nullptr, 0, false},
 };
@@ -311,14 +311,14 @@ constexpr OptionField kPackageOptions[] = {
 };
 
 constexpr OptionField kSentenceEmbeddingOptions[] = {
-    {"pooling", "Default MEAN", OptionKind::kChoice, 4, 8, 0, kNone, nullptr, "mean", nullptr, kSentencePoolingChoices, std::size(kSentencePoolingChoices), false},
+    {"pooling", "How token embeddings become one. Default MEAN", OptionKind::kChoice, 4, 8, 32, kNone, nullptr, "mean", nullptr, kSentencePoolingChoices, std::size(kSentencePoolingChoices), false},
     {"normalize", "1: vectors have the length 1. Default 1", OptionKind::kFlag, 4, 12, 29, kNone, nullptr, "1", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kActivationCheckpointingOptions[] = {
-    {"recompute", "Default ALL", OptionKind::kChoice, 4, 8, 0, kNone, nullptr, "all", nullptr, kRecomputeChoices, std::size(kRecomputeChoices), false},
+    {"recompute", "The activations that are computed again. Default ALL", OptionKind::kChoice, 4, 8, 40, kNone, nullptr, "all", nullptr, kRecomputeChoices, std::size(kRecomputeChoices), false},
     {"preserve_rng_state", "1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1", OptionKind::kFlag, 4, 12, 96, kNone, nullptr, "1", nullptr, nullptr, 0, false},
-    {"offload", "1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0", OptionKind::kFlag, 4, 16, 79, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"offload", "1: the inputs of a module on an accelerator are saved in the memory of the host. Default 0", OptionKind::kFlag, 4, 16, 80, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"determinism_check", "1: shapes, dtypes and devices are compared with the first forward. Default 1", OptionKind::kFlag, 4, 20, 66, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"early_stop", "1: a forward is computed again only as far as backward needs it. Default 1", OptionKind::kFlag, 4, 24, 64, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 28, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
@@ -343,11 +343,11 @@ constexpr OptionField kGenerateOptions[] = {
     {"max_new_tokens", "The most tokens that a sequence gets. In [1, inf). Default 20", OptionKind::kInteger, 8, 8, 37, {1, kInfinity, false, true}, nullptr, "20", nullptr, nullptr, 0, false},
     {"sample", "1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0", OptionKind::kFlag, 4, 16, 68, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 20, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
-    {"temperature", "Scores are divided by it. In (0, inf). Default 1", OptionKind::kNumber, 8, 24, 25, {0, kInfinity, true, true}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"temperature", "Logits are divided by it. In (0, inf). Default 1", OptionKind::kNumber, 8, 24, 25, {0, kInfinity, true, true}, nullptr, "1", nullptr, nullptr, 0, false},
     {"top_k", "Only so many most likely tokens; 0: all. In [0, inf). Default 0", OptionKind::kInteger, 8, 32, 40, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"top_p", "Only the most likely tokens that have this probability together (Holtzman et al., \"The Curious Case of Neural Text Degeneration\", 2020). In (0, 1]. Default 1", OptionKind::kNumber, 8, 40, 136, {0, 1, true, false}, nullptr, "1", nullptr, nullptr, 0, false},
     {"min_p", "Only tokens with this part of the probability of the most likely one (Nguyen et al., \"Turning Up the Heat\", 2024). In [0, 1]. Default 0", OptionKind::kNumber, 8, 48, 114, {0, 1, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"repetition_penalty", "Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1", OptionKind::kNumber, 8, 56, 111, {0, kInfinity, true, true}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"repetition_penalty", "Logits of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1", OptionKind::kNumber, 8, 56, 111, {0, kInfinity, true, true}, nullptr, "1", nullptr, nullptr, 0, false},
     {"seed", "The seed of the draws. In [0, inf). Default: the default generator of the device goes on", OptionKind::kInteger, 8, 64, 22, {0, kInfinity, false, true}, nullptr, nullptr, "the default generator of the device goes on", nullptr, 0, false},
     {"pad_token", "Stands behind the end of a sequence. In [0, inf). Default 0", OptionKind::kInteger, 8, 72, 36, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"stop_tokens", "A list of INT: tokens that end a sequence. Default: none", OptionKind::kObject, 8, 80, 42, kNone, nullptr, nullptr, "none", nullptr, 0, false},
@@ -364,7 +364,7 @@ constexpr OptionField kGenerateOptions[] = {
 
 constexpr OptionField kGenerationBatchOptions[] = {
     {"max_sequences", "The most sequences that get tokens in one step; others wait. In [1, 65536]. Default 16", OptionKind::kInteger, 8, 8, 60, {1, 65536, false, false}, nullptr, "16", nullptr, nullptr, 0, false},
-    {"max_cached_tokens", "The most tokens whose keys and values are kept, of all sequences together; 0: as many as the sequences need. A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0", OptionKind::kInteger, 8, 16, 172, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"max_cached_tokens", "The most tokens whose keys and values are cached, of all sequences together; 0: as many as the sequences need. A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0", OptionKind::kInteger, 8, 16, 174, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"max_prompt_tokens", "The most tokens of prompts that one step computes: long prompts are computed in several steps, so that the tokens of other sequences do not wait for them. In [1, inf). Default 512", OptionKind::kInteger, 8, 24, 154, {1, kInfinity, false, true}, nullptr, "512", nullptr, nullptr, 0, false},
     {"reuse_prompts", "1: keys and values of sequences that have ended stay while there is room, and a prompt that begins as an earlier one does is computed from there on. Default 1", OptionKind::kFlag, 4, 32, 148, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 36, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
@@ -388,128 +388,128 @@ constexpr OptionField kLoraOptions[] = {
 };
 
 constexpr OptionField kAdamOptions[] = {
-    {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
-    {"beta1", "In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 0, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
-    {"beta2", "In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 0, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
-    {"eps", "In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default: 0 for Adam, 0.01 for AdamW", OptionKind::kNumber, 8, 40, 0, {0, kInfinity, false, true}, nullptr, nullptr, "0 for Adam, 0.01 for AdamW", nullptr, 0, false},
-    {"amsgrad", "Default 0", OptionKind::kFlag, 4, 48, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 52, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
+    {"beta1", "The decay of the mean of gradients. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 35, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
+    {"beta2", "The decay of the mean of squared gradients. In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 43, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
+    {"eps", "Added to the denominator. In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 32, 25, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default: 0 for Adam, 0.01 for AdamW", OptionKind::kNumber, 8, 40, 17, {0, kInfinity, false, true}, nullptr, nullptr, "0 for Adam, 0.01 for AdamW", nullptr, 0, false},
+    {"amsgrad", "1: divides by the largest mean of squared gradients so far. Default 0", OptionKind::kFlag, 4, 48, 59, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 52, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kSgdOptions[] = {
-    {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
-    {"momentum", "In [0, inf). Default 0", OptionKind::kNumber, 8, 16, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"dampening", "In [0, inf). Default 0", OptionKind::kNumber, 8, 24, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"nesterov", "Default 0", OptionKind::kFlag, 4, 40, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 44, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
+    {"momentum", "The momentum. In [0, inf). Default 0", OptionKind::kNumber, 8, 16, 13, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"dampening", "The dampening of the momentum. In [0, inf). Default 0", OptionKind::kNumber, 8, 24, 30, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 32, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"nesterov", "1: Nesterov momentum. Default 0", OptionKind::kFlag, 4, 40, 21, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 44, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kAdagradOptions[] = {
-    {"lr", "In [0, inf). Default 1e-2", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-2", nullptr, nullptr, 0, false},
-    {"lr_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 16, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 24, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"initial_accumulator_value", "In [0, inf). Default 0", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"eps", "In [0, inf). Default 1e-10", OptionKind::kNumber, 8, 40, 0, {0, kInfinity, false, true}, nullptr, "1e-10", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 48, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-2", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-2", nullptr, nullptr, 0, false},
+    {"lr_decay", "The decay of the learning rate over the steps. In [0, inf). Default 0", OptionKind::kNumber, 8, 16, 46, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 24, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"initial_accumulator_value", "The initial sum of squared gradients. In [0, inf). Default 0", OptionKind::kNumber, 8, 32, 37, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"eps", "Added to the denominator. In [0, inf). Default 1e-10", OptionKind::kNumber, 8, 40, 25, {0, kInfinity, false, true}, nullptr, "1e-10", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 48, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 52, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kRmspropOptions[] = {
-    {"lr", "In [0, inf). Default 1e-2", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-2", nullptr, nullptr, 0, false},
-    {"alpha", "In [0, inf). Default 0.99", OptionKind::kNumber, 8, 16, 0, {0, kInfinity, false, true}, nullptr, "0.99", nullptr, nullptr, 0, false},
-    {"eps", "In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 24, 0, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"momentum", "In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"centered", "Default 0", OptionKind::kFlag, 4, 48, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 52, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-2", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-2", nullptr, nullptr, 0, false},
+    {"alpha", "The decay of the mean of squared gradients. In [0, inf). Default 0.99", OptionKind::kNumber, 8, 16, 43, {0, kInfinity, false, true}, nullptr, "0.99", nullptr, nullptr, 0, false},
+    {"eps", "Added to the denominator. In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 24, 25, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 32, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"momentum", "The momentum. In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 13, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"centered", "1: subtracts the squared mean of gradients. Default 0", OptionKind::kFlag, 4, 48, 43, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 52, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kAdamaxOptions[] = {
-    {"lr", "In [0, inf). Default 2e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "2e-3", nullptr, nullptr, 0, false},
-    {"beta1", "In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 0, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
-    {"beta2", "In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 0, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
-    {"eps", "In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 48, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 2e-3", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "2e-3", nullptr, nullptr, 0, false},
+    {"beta1", "The decay of the mean of gradients. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 35, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
+    {"beta2", "The decay of the largest gradient. In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 34, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
+    {"eps", "Added to the denominator. In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 32, 25, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 48, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 52, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kNadamOptions[] = {
-    {"lr", "In [0, inf). Default 2e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "2e-3", nullptr, nullptr, 0, false},
-    {"beta1", "In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 0, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
-    {"beta2", "In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 0, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
-    {"eps", "In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"momentum_decay", "In [0, inf). Default 4e-3", OptionKind::kNumber, 8, 48, 0, {0, kInfinity, false, true}, nullptr, "4e-3", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 2e-3", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "2e-3", nullptr, nullptr, 0, false},
+    {"beta1", "The decay of the mean of gradients. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 35, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
+    {"beta2", "The decay of the mean of squared gradients. In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 43, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
+    {"eps", "Added to the denominator. In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 32, 25, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"momentum_decay", "The decay of the momentum over the steps. In [0, inf). Default 4e-3", OptionKind::kNumber, 8, 48, 41, {0, kInfinity, false, true}, nullptr, "4e-3", nullptr, nullptr, 0, false},
     {"decoupled_weight_decay", "1: as in AdamW. Default 0", OptionKind::kFlag, 4, 56, 15, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 60, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 60, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kRadamOptions[] = {
-    {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
-    {"beta1", "In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 0, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
-    {"beta2", "In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 0, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
-    {"eps", "In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
+    {"beta1", "The decay of the mean of gradients. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 35, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
+    {"beta2", "The decay of the mean of squared gradients. In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 43, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
+    {"eps", "Added to the denominator. In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 32, 25, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"decoupled_weight_decay", "1: as in AdamW. Default 0", OptionKind::kFlag, 4, 48, 15, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 52, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 52, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kLionOptions[] = {
-    {"lr", "In [0, inf). Default 1e-4", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-4", nullptr, nullptr, 0, false},
-    {"beta1", "In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 0, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
-    {"beta2", "In [0, 1). Default 0.99", OptionKind::kNumber, 8, 24, 0, {0, 1, false, true}, nullptr, "0.99", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 40, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-4", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-4", nullptr, nullptr, 0, false},
+    {"beta1", "The share of the momentum in an update. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 39, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
+    {"beta2", "The decay of the momentum. In [0, 1). Default 0.99", OptionKind::kNumber, 8, 24, 26, {0, 1, false, true}, nullptr, "0.99", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 32, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 40, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 44, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kLambOptions[] = {
-    {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
-    {"beta1", "In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 0, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
-    {"beta2", "In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 0, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
-    {"eps", "In [0, inf). Default 1e-6", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "1e-6", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0.01", OptionKind::kNumber, 8, 40, 0, {0, kInfinity, false, true}, nullptr, "0.01", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 48, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
+    {"beta1", "The decay of the mean of gradients. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 35, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
+    {"beta2", "The decay of the mean of squared gradients. In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 43, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
+    {"eps", "Added to the denominator. In [0, inf). Default 1e-6", OptionKind::kNumber, 8, 32, 25, {0, kInfinity, false, true}, nullptr, "1e-6", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0.01", OptionKind::kNumber, 8, 40, 17, {0, kInfinity, false, true}, nullptr, "0.01", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 48, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 52, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kAdafactorOptions[] = {
-    {"lr", "In [0, inf). Default 1e-2", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-2", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-2", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-2", nullptr, nullptr, 0, false},
     {"beta2_decay", "In (-inf, 0]. Default -0.8", OptionKind::kNumber, 8, 16, 0, {-kInfinity, 0, true, false}, nullptr, "-0.8", nullptr, nullptr, 0, false},
-    {"eps1", "In [0, inf). Default: the epsilon of the dtype", OptionKind::kNumber, 8, 24, 0, {0, kInfinity, false, true}, nullptr, nullptr, "the epsilon of the dtype", nullptr, 0, false},
-    {"eps2", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
+    {"eps1", "Added to squared gradients. In [0, inf). Default: the epsilon of the dtype", OptionKind::kNumber, 8, 24, 27, {0, kInfinity, false, true}, nullptr, nullptr, "the epsilon of the dtype", nullptr, 0, false},
+    {"eps2", "The least root mean square of a parameter, which scales its rate. In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 32, 65, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
     {"d", "Clips the root mean square of a step. In [1, inf). Default 1", OptionKind::kNumber, 8, 40, 37, {1, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 48, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 56, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 48, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 56, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 60, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kMuonOptions[] = {
-    {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0.1", OptionKind::kNumber, 8, 16, 0, {0, kInfinity, false, true}, nullptr, "0.1", nullptr, nullptr, 0, false},
-    {"momentum", "In [0, inf). Default 0.95", OptionKind::kNumber, 8, 24, 0, {0, kInfinity, false, true}, nullptr, "0.95", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0.1", OptionKind::kNumber, 8, 16, 17, {0, kInfinity, false, true}, nullptr, "0.1", nullptr, nullptr, 0, false},
+    {"momentum", "The momentum. In [0, inf). Default 0.95", OptionKind::kNumber, 8, 24, 13, {0, kInfinity, false, true}, nullptr, "0.95", nullptr, nullptr, 0, false},
     {"ns_a", "Coefficients of the polynomial, also the next two. In (-inf, inf). Default 3.4445", OptionKind::kNumber, 8, 32, 50, {-kInfinity, kInfinity, true, true}, nullptr, "3.4445", nullptr, nullptr, 0, false},
     {"ns_b", "In (-inf, inf). Default -4.775", OptionKind::kNumber, 8, 40, 0, {-kInfinity, kInfinity, true, true}, nullptr, "-4.775", nullptr, nullptr, 0, false},
     {"ns_c", "In (-inf, inf). Default 2.0315", OptionKind::kNumber, 8, 48, 0, {-kInfinity, kInfinity, true, true}, nullptr, "2.0315", nullptr, nullptr, 0, false},
-    {"eps", "In [0, inf). Default 1e-7", OptionKind::kNumber, 8, 56, 0, {0, kInfinity, false, true}, nullptr, "1e-7", nullptr, nullptr, 0, false},
-    {"nesterov", "Default 1", OptionKind::kFlag, 4, 64, 0, kNone, nullptr, "1", nullptr, nullptr, 0, false},
-    {"ns_steps", "In [1, 99]. Default 5", OptionKind::kInteger, 4, 68, 0, {1, 99, false, false}, nullptr, "5", nullptr, nullptr, 0, false},
-    {"adjust_lr_fn", "Default ORIGINAL", OptionKind::kChoice, 4, 72, 0, kNone, nullptr, "original", nullptr, kMuonAdjustChoices, std::size(kMuonAdjustChoices), false},
+    {"eps", "Added to the norm of a matrix before it is made orthogonal. In [0, inf). Default 1e-7", OptionKind::kNumber, 8, 56, 59, {0, kInfinity, false, true}, nullptr, "1e-7", nullptr, nullptr, 0, false},
+    {"nesterov", "1: Nesterov momentum. Default 1", OptionKind::kFlag, 4, 64, 21, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"ns_steps", "The steps of the Newton-Schulz iteration. In [1, 99]. Default 5", OptionKind::kInteger, 4, 68, 41, {1, 99, false, false}, nullptr, "5", nullptr, nullptr, 0, false},
+    {"adjust_lr_fn", "The scale of the learning rate by the shape of a matrix. Default ORIGINAL", OptionKind::kChoice, 4, 72, 56, kNone, nullptr, "original", nullptr, kMuonAdjustChoices, std::size(kMuonAdjustChoices), false},
     {"reserved", "", OptionKind::kReserved, 4, 76, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kLomoOptions[] = {
-    {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
     {"clip_grad_norm", "The most that the norm of all gradients may be; costs a second backward. In [0, inf). Default: none", OptionKind::kNumber, 8, 16, 72, {0, kInfinity, false, true}, nullptr, nullptr, "none", nullptr, 0, false},
     {"clip_grad_value", "The most that an element of a gradient may be. In [0, inf). Default: none", OptionKind::kNumber, 8, 24, 46, {0, kInfinity, false, true}, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
 constexpr OptionField kAdalomoOptions[] = {
-    {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 16, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 16, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"decay_rate", "1 - step^decay_rate of the second moment stays. In (-inf, 0]. Default -0.8", OptionKind::kNumber, 8, 24, 47, {-kInfinity, 0, true, false}, nullptr, "-0.8", nullptr, nullptr, 0, false},
     {"eps1", "Added to the squares of gradients. In [0, inf). Default 1e-30", OptionKind::kNumber, 8, 32, 34, {0, kInfinity, false, true}, nullptr, "1e-30", nullptr, nullptr, 0, false},
     {"eps2", "The least size of a parameter that counts. In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 40, 42, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
@@ -519,26 +519,26 @@ constexpr OptionField kAdalomoOptions[] = {
 };
 
 constexpr OptionField kScheduleFreeSgdOptions[] = {
-    {"lr", "In [0, inf). Default 1", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 1", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
     {"momentum", "The average's share in the point at which gradients are taken. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 62, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 24, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 24, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"warmup_steps", "Updates in which the learning rate grows from 0. In [0, inf). Default 0", OptionKind::kNumber, 8, 32, 48, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"r", "The weight of an iterate in the average grows with the step to this power. In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 74, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"weight_lr_power", "And with the largest learning rate so far to this power. In [0, inf). Default 2", OptionKind::kNumber, 8, 48, 56, {0, kInfinity, false, true}, nullptr, "2", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 56, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 56, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 60, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kScheduleFreeAdamwOptions[] = {
-    {"lr", "In [0, inf). Default 2.5e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "2.5e-3", nullptr, nullptr, 0, false},
+    {"lr", "The learning rate. In [0, inf). Default 2.5e-3", OptionKind::kNumber, 8, 8, 18, {0, kInfinity, false, true}, nullptr, "2.5e-3", nullptr, nullptr, 0, false},
     {"beta1", "The average's share in the point at which gradients are taken. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 62, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
     {"beta2", "The decay of the second moment. In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 31, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
-    {"eps", "In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
-    {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"eps", "Added to the denominator. In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 32, 25, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
+    {"weight_decay", "The weight decay. In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 17, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"warmup_steps", "Updates in which the learning rate grows from 0. In [0, inf). Default 0", OptionKind::kNumber, 8, 48, 48, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"r", "The weight of an iterate in the average grows with the step to this power. In [0, inf). Default 0", OptionKind::kNumber, 8, 56, 74, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"weight_lr_power", "And with the largest learning rate so far to this power. In [0, inf). Default 2", OptionKind::kNumber, 8, 64, 56, {0, kInfinity, false, true}, nullptr, "2", nullptr, nullptr, 0, false},
-    {"maximize", "Default 0", OptionKind::kFlag, 4, 72, 0, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"maximize", "1: maximizes the objective. Default 0", OptionKind::kFlag, 4, 72, 27, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 76, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
@@ -548,7 +548,7 @@ constexpr OptionField kOneCycleOptions[] = {
     {"max_momentum", "At the lowest rates. In [0, 1). Default 0.95", OptionKind::kNumber, 8, 24, 20, {0, 1, false, true}, nullptr, "0.95", nullptr, nullptr, 0, false},
     {"div_factor", "Max_lr / first rate. In (0, inf). Default 25", OptionKind::kNumber, 8, 32, 20, {0, kInfinity, true, true}, nullptr, "25", nullptr, nullptr, 0, false},
     {"final_div_factor", "First rate / last rate. In (0, inf). Default 1e4", OptionKind::kNumber, 8, 40, 23, {0, kInfinity, true, true}, nullptr, "1e4", nullptr, nullptr, 0, false},
-    {"anneal_strategy", "Default COS", OptionKind::kChoice, 4, 48, 0, kNone, nullptr, "cos", nullptr, kAnnealStrategyChoices, std::size(kAnnealStrategyChoices), false},
+    {"anneal_strategy", "The shape of the decay. Default COS", OptionKind::kChoice, 4, 48, 23, kNone, nullptr, "cos", nullptr, kAnnealStrategyChoices, std::size(kAnnealStrategyChoices), false},
     {"cycle_momentum", "1: momentum, or beta1, goes against the rate. Default 1", OptionKind::kFlag, 4, 52, 45, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"three_phase", "1: up, down to the first rate, then to the last one; 0: up, and down to the last. Default 0", OptionKind::kFlag, 4, 56, 81, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 60, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
@@ -560,7 +560,7 @@ constexpr OptionField kCyclicOptions[] = {
     {"gamma", "The base of EXP_RANGE. In (0, inf). Default 1", OptionKind::kNumber, 8, 24, 22, {0, kInfinity, true, true}, nullptr, "1", nullptr, nullptr, 0, false},
     {"base_momentum", "At max_lr. In [0, 1). Default 0.8", OptionKind::kNumber, 8, 32, 10, {0, 1, false, true}, nullptr, "0.8", nullptr, nullptr, 0, false},
     {"max_momentum", "At base_lr. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 40, 11, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
-    {"mode", "Default TRIANGULAR", OptionKind::kChoice, 4, 48, 0, kNone, nullptr, "triangular", nullptr, kCycleModeChoices, std::size(kCycleModeChoices), false},
+    {"mode", "The form of the cycle. Default TRIANGULAR", OptionKind::kChoice, 4, 48, 22, kNone, nullptr, "triangular", nullptr, kCycleModeChoices, std::size(kCycleModeChoices), false},
     {"cycle_momentum", "1: momentum, or beta1, goes against the rate. Default 1", OptionKind::kFlag, 4, 52, 45, kNone, nullptr, "1", nullptr, nullptr, 0, false},
 };
 
@@ -569,17 +569,17 @@ constexpr OptionField kPlateauOptions[] = {
     {"patience", "Metrics without improvement that are endured. In [0, inf). Default 10", OptionKind::kInteger, 8, 16, 45, {0, kInfinity, false, true}, nullptr, "10", nullptr, nullptr, 0, false},
     {"cooldown", "Metrics after a reduction that do not count. In [0, inf). Default 0", OptionKind::kInteger, 8, 24, 44, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"threshold", "By how much a metric must be better. In [0, inf). Default 1e-4", OptionKind::kNumber, 8, 32, 36, {0, kInfinity, false, true}, nullptr, "1e-4", nullptr, nullptr, 0, false},
-    {"min_lr", "In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"min_lr", "The least learning rate. In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 24, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"eps", "Smaller reductions are left out. In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 48, 32, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
-    {"mode", "Default MIN", OptionKind::kChoice, 4, 56, 0, kNone, nullptr, "min", nullptr, kMetricModeChoices, std::size(kMetricModeChoices), false},
-    {"threshold_mode", "Default REL", OptionKind::kChoice, 4, 60, 0, kNone, nullptr, "rel", nullptr, kThresholdModeChoices, std::size(kThresholdModeChoices), false},
+    {"mode", "Whether a lower or a higher metric is better. Default MIN", OptionKind::kChoice, 4, 56, 45, kNone, nullptr, "min", nullptr, kMetricModeChoices, std::size(kMetricModeChoices), false},
+    {"threshold_mode", "Whether the threshold is relative or absolute. Default REL", OptionKind::kChoice, 4, 60, 46, kNone, nullptr, "rel", nullptr, kThresholdModeChoices, std::size(kThresholdModeChoices), false},
 };
 
 constexpr OptionField kPackingOptions[] = {
-    {"sequence_length", "In [1, inf). Required", OptionKind::kInteger, 8, 8, 0, {1, kInfinity, false, true}, nullptr, nullptr, nullptr, nullptr, 0, true},
+    {"sequence_length", "The length of a sequence. In [1, inf). Required", OptionKind::kInteger, 8, 8, 25, {1, kInfinity, false, true}, nullptr, nullptr, nullptr, nullptr, 0, true},
     {"end_of_document", "The token that ends each document, and belongs to it. In (-inf, inf). Default: none", OptionKind::kInteger, 8, 16, 53, {-kInfinity, kInfinity, true, true}, nullptr, nullptr, "none", nullptr, 0, false},
     {"document_offsets", "Int64 [documents + 1]: where each begins, and the end of the last. Default: none", OptionKind::kObject, 8, 24, 66, kNone, nullptr, nullptr, "none", nullptr, 0, false},
-    {"packing", "Default CONCATENATE", OptionKind::kChoice, 4, 32, 0, kNone, nullptr, "concatenate", nullptr, kPackingChoices, std::size(kPackingChoices), false},
+    {"packing", "How documents become sequences. Default CONCATENATE", OptionKind::kChoice, 4, 32, 31, kNone, nullptr, "concatenate", nullptr, kPackingChoices, std::size(kPackingChoices), false},
     {"reserved", "", OptionKind::kReserved, 4, 36, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
     {"pad_token", "Behind the last document of a sequence. In (-inf, inf). Default 0", OptionKind::kInteger, 8, 40, 39, {-kInfinity, kInfinity, true, true}, nullptr, "0", nullptr, nullptr, 0, false},
 };
@@ -646,7 +646,7 @@ constexpr OptionField kTensorParallelOptions[] = {
     {"plan", "Rules; or \"auto\": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or \"none\": the program's own forward splits the model. Variable PARALLELISM_CONFIG_TP_PLAN. Default \"auto\"", OptionKind::kText, 8, 8, 153, kNone, "PARALLELISM_CONFIG_TP_PLAN", "auto", nullptr, nullptr, 0, false},
     {"verify_gradients", "1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Variable PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS. Default 1", OptionKind::kFlag, 4, 16, 243, kNone, "PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS", "1", nullptr, nullptr, 0, false},
     {"sequence_parallel", "1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Variable PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL. Default 0", OptionKind::kFlag, 4, 20, 275, kNone, "PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL", "0", nullptr, nullptr, 0, false},
-    {"loss_parallel", "1: while gradients are recorded, the last layer with the style colwise_gather_output returns the class scores of this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the scores are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0", OptionKind::kFlag, 4, 24, 334, kNone, "PARALLELISM_CONFIG_TP_LOSS_PARALLEL", "0", nullptr, nullptr, 0, false},
+    {"loss_parallel", "1: while gradients are recorded, the last layer with the style colwise_gather_output returns the logits of this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the logits are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0", OptionKind::kFlag, 4, 24, 328, kNone, "PARALLELISM_CONFIG_TP_LOSS_PARALLEL", "0", nullptr, nullptr, 0, false},
     {"regather_inputs", "1: under sequence_parallel the backward gathers the input of a layer with split outputs again, so that between forward and backward a rank keeps its positions alone; 0: it keeps the whole. Variable PARALLELISM_CONFIG_TP_REGATHER_INPUTS. Default 1", OptionKind::kFlag, 4, 28, 188, kNone, "PARALLELISM_CONFIG_TP_REGATHER_INPUTS", "1", nullptr, nullptr, 0, false},
     {"overlap", "Whether split layers communicate while they compute: the sum of a layer's input gradient goes on while that of its weight is computed, and the sums of a product's first rows while the next ones are computed. Values do not depend on it. Variable PARALLELISM_CONFIG_TP_OVERLAP. Default AUTO", OptionKind::kChoice, 4, 32, 235, kNone, "PARALLELISM_CONFIG_TP_OVERLAP", "auto", nullptr, kOverlapChoices, std::size(kOverlapChoices), false},
     {"reserved", "", OptionKind::kReserved, 4, 36, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
@@ -654,8 +654,8 @@ constexpr OptionField kTensorParallelOptions[] = {
 };
 
 constexpr OptionField kContextParallelOptions[] = {
-    {"method", "ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; the reference's words are \"allgather\" and \"alltoall\", which is RING. Variable PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER", OptionKind::kChoice, 4, 8, 167, kNone, "PARALLELISM_CONFIG_CP_COMM_STRATEGY", "all_gather", nullptr, kContextMethodChoices, std::size(kContextMethodChoices), false},
-    {"load_balance", "Default AUTO", OptionKind::kChoice, 4, 12, 0, kNone, nullptr, "auto", nullptr, kLoadBalanceChoices, std::size(kLoadBalanceChoices), false},
+    {"method", "ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; Accelerate's words are \"allgather\" and \"alltoall\", which is RING. Variable PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER", OptionKind::kChoice, 4, 8, 164, kNone, "PARALLELISM_CONFIG_CP_COMM_STRATEGY", "all_gather", nullptr, kContextMethodChoices, std::size(kContextMethodChoices), false},
+    {"load_balance", "How positions are shared out among the ranks. Default AUTO", OptionKind::kChoice, 4, 12, 45, kNone, nullptr, "auto", nullptr, kLoadBalanceChoices, std::size(kLoadBalanceChoices), false},
     {"sequence_length", "The positions of each sequence; 0: any number. In [0, inf). Default 0", OptionKind::kInteger, 8, 16, 46, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"variable_length", "0: sequences of another length than sequence_length are an error. Default 1", OptionKind::kFlag, 4, 24, 65, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"inputs_are_split", "1: what the model is called with are this rank's positions, as a loader with sequence_keys gives them: each call is in a scope of its own. Default 0", OptionKind::kFlag, 4, 28, 138, kNone, nullptr, "0", nullptr, nullptr, 0, false},
@@ -668,13 +668,13 @@ constexpr OptionField kExpertParallelOptions[] = {
 };
 
 constexpr OptionField kPipelineOptions[] = {
-    {"schedule", "The order of the work: \"gpipe\", all forwards, then all backwards; \"1f1b\", a backward as soon as it can be, so that fewer activations are kept (Narayanan et al., \"PipeDream\", 2019); \"interleaved\", 1f1b with several stages a rank, which shortens the time that ranks wait; \"zero_bubble\" and \"zero_bubble_v\", which compute gradients of weights in that time (Qi et al., 2023); \"auto\", the fastest of these by the costs of the stages. Default \"1f1b\"", OptionKind::kText, 8, 8, 428, kNone, nullptr, "1f1b", nullptr, nullptr, 0, false},
+    {"schedule", "The order of the work: \"gpipe\", all forwards, then all backwards; \"1f1b\", a backward as soon as it can be, so that fewer activations are stored (Narayanan et al., \"PipeDream\", 2019); \"interleaved\", 1f1b with several stages a rank, which shortens the time that ranks wait; \"zero_bubble\" and \"zero_bubble_v\", which compute gradients of weights in that time (Qi et al., 2023); \"auto\", the fastest of these by the costs of the stages. Default \"1f1b\"", OptionKind::kText, 8, 8, 430, kNone, nullptr, "1f1b", nullptr, nullptr, 0, false},
     {"micro_batches", "The parts of a batch, each of which has a row at least; 0: as many as there are ranks along the axis. Times the stages at most 1048575. In [0, 1048575]. Default 0", OptionKind::kInteger, 8, 16, 135, {0, 1048575, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
     {"split", "Where the chain is cut: so that the most expensive stage costs least, by \"parameters\", \"flops\" or \"measured\" times; or \"2,3,3\", the parts of each stage; or \"h.4,h.8\", the names of the parts that begin stages behind the first one. Default \"flops\"", OptionKind::kText, 8, 24, 229, kNone, nullptr, "flops", nullptr, nullptr, 0, false},
     {"stages_per_rank", "0: 2 for \"interleaved\" and \"zero_bubble_v\", 1 for the others. In [0, 2147483647]. Default 0", OptionKind::kInteger, 8, 32, 61, {0, 2147483647, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
     {"max_in_flight", "The most micro-batches whose activations a rank keeps; 0: as the schedule. In [0, 2147483647]. Default 0", OptionKind::kInteger, 8, 40, 74, {0, 2147483647, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
     {"gather_output", "1: in evaluation all ranks along the axis get the output, instead of the one with the last stage. Default 0", OptionKind::kFlag, 4, 48, 97, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"check_balance", "1: a warning tells of a stage that costs more than 1.3 times the mean. Default 1", OptionKind::kFlag, 4, 52, 70, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"check_balance", "1: a warning names a stage that costs more than 1.3 times the mean. Default 1", OptionKind::kFlag, 4, 52, 67, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"boundary_dtype", "The dtype in which floating values of larger ones, and their gradients, pass between ranks: \"bfloat16\", \"float16\", whose largest number is 65504, or \"float32\". A stage gets them in their own dtype. Default: their own", OptionKind::kText, 8, 56, 197, kNone, nullptr, nullptr, "their own", nullptr, 0, false},
     {"max_memory", "The most memory that the parameters of a stage may take, before layers are split or sharded: \"8GiB\" for each, or a size for each stage, with commas between them. Gradients and the states of the optimizer come on top. Default: no limit", OptionKind::kText, 8, 64, 216, kNone, nullptr, nullptr, "no limit", nullptr, 0, false},
     {"broadcast_loss", "1: a step gives its loss on all ranks along the axis; 0: on those with the last stage, and not a number on the others. Default 1", OptionKind::kFlag, 4, 72, 118, kNone, nullptr, "1", nullptr, nullptr, 0, false},
@@ -697,11 +697,11 @@ constexpr OptionField kPowerSgdOptions[] = {
 constexpr OptionField kDdpOptions[] = {
     {"broadcast_buffers", "1: rank 0's buffers are sent before each forward. Default 1", OptionKind::kFlag, 4, 8, 49, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"find_unused_parameters", "1: parameters may be without a gradient. Default 0", OptionKind::kFlag, 4, 12, 40, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"gradient_as_bucket_view", "1: gradients live in the buckets, without a copy; the reference copies unless told otherwise. Default 1", OptionKind::kFlag, 4, 16, 93, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"gradient_as_bucket_view", "1: gradients live in the buckets, without a copy; Accelerate copies by default. Default 1", OptionKind::kFlag, 4, 16, 79, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"static_graph", "1: the same parameters are used in every step. Default 0", OptionKind::kFlag, 4, 20, 46, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"bucket_cap_mb", "Size of a bucket in MiB. In (0, inf). Default 25", OptionKind::kNumber, 8, 24, 24, {0, kInfinity, true, true}, nullptr, "25", nullptr, nullptr, 0, false},
-    {"check_reduction", "Kept for the reference's sake; no effect. Default 0", OptionKind::kFlag, 4, 32, 41, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"comm_hook", "Default NO", OptionKind::kChoice, 4, 36, 0, kNone, nullptr, "no", nullptr, kDdpCommHookChoices, std::size(kDdpCommHookChoices), false},
+    {"check_reduction", "Exists because Accelerate has it; no effect. Default 0", OptionKind::kFlag, 4, 32, 44, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"comm_hook", "The hook that compresses gradients. Default NO", OptionKind::kChoice, 4, 36, 35, kNone, nullptr, "no", nullptr, kDdpCommHookChoices, std::size(kDdpCommHookChoices), false},
     {"comm_wrapper", "FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO", OptionKind::kChoice, 4, 40, 63, kNone, nullptr, "no", nullptr, kDdpCommHookChoices, std::size(kDdpCommHookChoices), false},
     {"reserved", "", OptionKind::kReserved, 4, 44, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
     {"comm_state_option", "The options of both PowerSGDs. Default: theirs", OptionKind::kObject, 8, 48, 30, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::power_sgd_options},
@@ -712,11 +712,11 @@ constexpr OptionField kFsdpOptions[] = {
     {"sharding_strategy", "A model in stages: SHARD_GRAD_OP unless it is set. Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD", OptionKind::kChoice, 4, 12, 50, kNone, "FSDP_SHARDING_STRATEGY", "full_shard", nullptr, kShardingStrategyChoices, std::size(kShardingStrategyChoices), false},
     {"fsdp_version", "The version of FSDP whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION. Default 1", OptionKind::kInteger, 8, 16, 73, {1, 2, false, false}, "FSDP_VERSION", "1", nullptr, nullptr, 0, false},
     {"reshard_after_forward", "0: parameters stay whole until the backward, 1: they are gathered again. Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy", OptionKind::kFlag, 4, 24, 72, kNone, "FSDP_RESHARD_AFTER_FORWARD", nullptr, "as the strategy", nullptr, 0, false},
-    {"backward_prefetch", "Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE", OptionKind::kChoice, 4, 28, 0, kNone, "FSDP_BACKWARD_PREFETCH", "backward_pre", nullptr, kBackwardPrefetchChoices, std::size(kBackwardPrefetchChoices), false},
+    {"backward_prefetch", "When parameters are gathered in backward. Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE", OptionKind::kChoice, 4, 28, 41, kNone, "FSDP_BACKWARD_PREFETCH", "backward_pre", nullptr, kBackwardPrefetchChoices, std::size(kBackwardPrefetchChoices), false},
     {"forward_prefetch", "1: the next group is gathered during the forward of the current one. Variable FSDP_FORWARD_PREFETCH. Default 0", OptionKind::kFlag, 4, 32, 68, kNone, "FSDP_FORWARD_PREFETCH", "0", nullptr, nullptr, 0, false},
     {"limit_all_gathers", "1: at most two groups are gathered at a time. Default 1", OptionKind::kFlag, 4, 36, 45, kNone, nullptr, "1", nullptr, nullptr, 0, false},
-    {"auto_wrap_policy", "Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP", OptionKind::kChoice, 4, 40, 0, kNone, "FSDP_AUTO_WRAP_POLICY", "no_wrap", nullptr, kAutoWrapPolicyChoices, std::size(kAutoWrapPolicyChoices), false},
-    {"state_dict_type", "Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT", OptionKind::kChoice, 4, 44, 0, kNone, "FSDP_STATE_DICT_TYPE", "full_state_dict", nullptr, kStateDictTypeChoices, std::size(kStateDictTypeChoices), false},
+    {"auto_wrap_policy", "Which modules are sharded as one. Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP", OptionKind::kChoice, 4, 40, 33, kNone, "FSDP_AUTO_WRAP_POLICY", "no_wrap", nullptr, kAutoWrapPolicyChoices, std::size(kAutoWrapPolicyChoices), false},
+    {"state_dict_type", "The form of the model in checkpoints. Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT", OptionKind::kChoice, 4, 44, 37, kNone, "FSDP_STATE_DICT_TYPE", "full_state_dict", nullptr, kStateDictTypeChoices, std::size(kStateDictTypeChoices), false},
     {"transformer_cls_names_to_wrap", "Names of classes with commas between them. Variable FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none", OptionKind::kText, 8, 48, 42, kNone, "FSDP_TRANSFORMER_CLS_TO_WRAP", nullptr, "none", nullptr, 0, false},
     {"min_num_params", "Parameters from which a module forms a group; 0: no module does. In [0, inf). Variable FSDP_MIN_NUM_PARAMS. Default 0", OptionKind::kInteger, 8, 56, 64, {0, kInfinity, false, true}, "FSDP_MIN_NUM_PARAMS", "0", nullptr, nullptr, 0, false},
     {"ignored_modules", "Regular expression of the whole names of modules, or parameters, that are left out: each rank has all of these, and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none", OptionKind::kText, 8, 64, 149, kNone, "FSDP_IGNORED_MODULES", nullptr, "none", nullptr, 0, false},
@@ -732,7 +732,7 @@ constexpr OptionField kFsdpOptions[] = {
     {"activation_checkpointing_offload", "1: what remains of each group's activations is in the memory of the host; needs activation_checkpointing. Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0", OptionKind::kFlag, 4, 120, 105, kNone, "FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD", "0", nullptr, nullptr, 0, false},
     {"offload_optimizer", "1: as cpu_offload, but a copy of each shard stays on the device, so that a backward needs none from the host. Default 0", OptionKind::kFlag, 4, 124, 109, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"offload_folder", "A folder for what is offloaded, which is in files then: shards of cpu_offload, states of offload_optimizer, and gradients. Default: none", OptionKind::kText, 8, 128, 122, kNone, nullptr, nullptr, "none", nullptr, 0, false},
-    {"reshard_group_size", "Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number, instead of by all of them; 0: by all. In [0, inf). Default 0", OptionKind::kInteger, 8, 136, 143, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"reshard_group_size", "Between forward and backward parameters are sharded over groups of this many ranks, a divisor of their number, instead of by all of them; 0: by all. In [0, inf). Default 0", OptionKind::kInteger, 8, 136, 148, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"leaf_module_classes", "Names of classes with commas between them: with SIZE_BASED_WRAP each of their modules is one group with all that is in it, whatever its size. Default: none", OptionKind::kText, 8, 144, 141, kNone, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
@@ -740,13 +740,13 @@ constexpr OptionField kDeepspeedOptions[] = {
     {"enabled", "1: sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED. Default 0", OptionKind::kFlag, 4, 8, 69, kNone, "ACCELERATE_USE_DEEPSPEED", "0", nullptr, nullptr, 0, false},
     {"is_train_batch_min", "Where the file has \"auto\" for train_micro_batch_size_per_gpu, or there is none: of the loaders that are prepared with the model or before it, 1: the smallest batch size of a rank is meant, 0: the largest. Default 1", OptionKind::kFlag, 4, 12, 204, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"hf_ds_config", "The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none", OptionKind::kText, 8, 16, 61, kNone, "ACCELERATE_DEEPSPEED_CONFIG_FILE", nullptr, "none", nullptr, 0, false},
-    {"zero_stage", "In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2", OptionKind::kInteger, 8, 24, 0, {0, 3, false, false}, "ACCELERATE_DEEPSPEED_ZERO_STAGE", "2", nullptr, nullptr, 0, false},
-    {"gradient_accumulation_steps", "In [1, inf). Default: the number of the state", OptionKind::kInteger, 8, 32, 0, {1, kInfinity, false, true}, nullptr, nullptr, "the number of the state", nullptr, 0, false},
+    {"zero_stage", "The stage of ZeRO. In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2", OptionKind::kInteger, 8, 24, 18, {0, 3, false, false}, "ACCELERATE_DEEPSPEED_ZERO_STAGE", "2", nullptr, nullptr, 0, false},
+    {"gradient_accumulation_steps", "Micro-batches for each step of the optimizer. In [1, inf). Default: the number of the state", OptionKind::kInteger, 8, 32, 45, {1, kInfinity, false, true}, nullptr, nullptr, "the number of the state", nullptr, 0, false},
     {"gradient_clipping", "The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1", OptionKind::kNumber, 8, 40, 102, {0, kInfinity, false, true}, "ACCELERATE_GRADIENT_CLIPPING", "1", nullptr, nullptr, 0, false},
-    {"offload_optimizer_device", "Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE", OptionKind::kChoice, 4, 48, 0, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE", "none", nullptr, kOffloadDeviceChoices, std::size(kOffloadDeviceChoices), false},
-    {"offload_param_device", "Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE", OptionKind::kChoice, 4, 52, 0, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE", "none", nullptr, kOffloadDeviceChoices, std::size(kOffloadDeviceChoices), false},
-    {"offload_optimizer_nvme_path", "The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none", OptionKind::kText, 8, 56, 19, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH", nullptr, "none", nullptr, 0, false},
-    {"offload_param_nvme_path", "The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none", OptionKind::kText, 8, 64, 19, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH", nullptr, "none", nullptr, 0, false},
+    {"offload_optimizer_device", "The place of optimizer states. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE", OptionKind::kChoice, 4, 48, 30, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE", "none", nullptr, kOffloadDeviceChoices, std::size(kOffloadDeviceChoices), false},
+    {"offload_param_device", "The place of parameters. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE", OptionKind::kChoice, 4, 52, 24, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE", "none", nullptr, kOffloadDeviceChoices, std::size(kOffloadDeviceChoices), false},
+    {"offload_optimizer_nvme_path", "The folder on an NVMe disk to offload to. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none", OptionKind::kText, 8, 56, 41, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH", nullptr, "none", nullptr, 0, false},
+    {"offload_param_nvme_path", "The folder on an NVMe disk to offload to. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none", OptionKind::kText, 8, 64, 41, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH", nullptr, "none", nullptr, 0, false},
     {"zero3_init_flag", "For stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3", OptionKind::kFlag, 4, 72, 207, kNone, "ACCELERATE_DEEPSPEED_ZERO3_INIT", nullptr, "whether the stage is 3", nullptr, 0, false},
     {"zero3_save_16bit_model", "1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0", OptionKind::kFlag, 4, 76, 71, kNone, "ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL", "0", nullptr, nullptr, 0, false},
     {"transformer_moe_cls_names", "Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none", OptionKind::kText, 8, 80, 133, kNone, "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES", nullptr, "none", nullptr, 0, false},
@@ -787,7 +787,7 @@ constexpr OptionField kEstimateMemoryOptions[] = {
     {"mixed_precision", "The precision of the forward passes. Default NO", OptionKind::kChoice, 4, 24, 36, kNone, nullptr, "no", nullptr, kPrecisionChoices, std::size(kPrecisionChoices), false},
     {"sync_each_batch", "1: gradients are exchanged in every micro-batch. Default 0", OptionKind::kFlag, 4, 28, 48, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"gradient_accumulation_steps", "Micro-batches for each step of the optimizer. In [1, inf). Default 1", OptionKind::kInteger, 8, 32, 45, {1, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
-    {"activation_bytes", "The bytes that the forward of a micro-batch keeps for its backward on one rank, beside those that batch_size tells. In [0, inf). Default 0", OptionKind::kInteger, 8, 40, 115, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"activation_bytes", "The bytes that the forward of a micro-batch keeps for its backward on one rank, beside the bytes that follow from batch_size. In [0, inf). Default 0", OptionKind::kInteger, 8, 40, 125, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"model_options", "The options with which the model will be prepared. Default: theirs", OptionKind::kObject, 8, 48, 50, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::prepare_model_options},
     {"tensor_parallel_size", "The number of these ranks that have parts of the same layers, by the plan of model_options. In [1, 2147483647]. Default 1", OptionKind::kInteger, 8, 56, 91, {1, 2147483647, false, false}, nullptr, "1", nullptr, nullptr, 0, false},
     {"context_parallel_size", "The number of these ranks that share each sequence. In [1, 2147483647]. Default 1", OptionKind::kInteger, 8, 64, 51, {1, 2147483647, false, false}, nullptr, "1", nullptr, nullptr, 0, false},
@@ -810,19 +810,19 @@ constexpr OptionField kDataloaderConfig[] = {
 };
 
 constexpr OptionField kPrepareItem[] = {
-    {"module", "Default: none", OptionKind::kObject, 8, 8, 0, kNone, nullptr, nullptr, "none", nullptr, 0, false},
-    {"optimizer", "Default: none", OptionKind::kObject, 8, 16, 0, kNone, nullptr, nullptr, "none", nullptr, 0, false},
-    {"loader", "Default: none", OptionKind::kObject, 8, 24, 0, kNone, nullptr, nullptr, "none", nullptr, 0, false},
-    {"scheduler", "Default: none", OptionKind::kObject, 8, 32, 0, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"module", "A module to prepare. Default: none", OptionKind::kObject, 8, 8, 20, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"optimizer", "An optimizer to prepare. Default: none", OptionKind::kObject, 8, 16, 24, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"loader", "A loader to prepare. Default: none", OptionKind::kObject, 8, 24, 20, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"scheduler", "A scheduler to prepare. Default: none", OptionKind::kObject, 8, 32, 23, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"device_placement", "Applies to a loader, or to a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state has it", OptionKind::kFlag, 4, 40, 94, kNone, nullptr, nullptr, "as the state has it", nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 44, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
     {"model_options", "The options of a model. Default: theirs", OptionKind::kObject, 8, 48, 23, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::prepare_model_options},
 };
 
 constexpr OptionField kFp8Options[] = {
-    {"backend", "Variable ACCELERATE_FP8_BACKEND. Default AO", OptionKind::kChoice, 4, 8, 0, kNone, "ACCELERATE_FP8_BACKEND", "ao", nullptr, kFp8BackendChoices, std::size(kFp8BackendChoices), false},
-    {"scaling", "Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling", OptionKind::kChoice, 4, 12, 0, kNone, nullptr, nullptr, "that of the backend; BLOCKWISE with use_mxfp8_block_scaling", kFp8ScalingChoices, std::size(kFp8ScalingChoices), false},
-    {"format", "Variable ACCELERATE_FP8_FORMAT. Default HYBRID", OptionKind::kChoice, 4, 16, 0, kNone, "ACCELERATE_FP8_FORMAT", "hybrid", nullptr, kFp8FormatChoices, std::size(kFp8FormatChoices), false},
+    {"backend", "The library whose defaults the recipe has. Variable ACCELERATE_FP8_BACKEND. Default AO", OptionKind::kChoice, 4, 8, 42, kNone, "ACCELERATE_FP8_BACKEND", "ao", nullptr, kFp8BackendChoices, std::size(kFp8BackendChoices), false},
+    {"scaling", "How scales are chosen. Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling", OptionKind::kChoice, 4, 12, 22, kNone, nullptr, nullptr, "that of the backend; BLOCKWISE with use_mxfp8_block_scaling", kFp8ScalingChoices, std::size(kFp8ScalingChoices), false},
+    {"format", "The formats of forward and backward. Variable ACCELERATE_FP8_FORMAT. Default HYBRID", OptionKind::kChoice, 4, 16, 36, kNone, "ACCELERATE_FP8_FORMAT", "hybrid", nullptr, kFp8FormatChoices, std::size(kFp8FormatChoices), false},
     {"amax_algorithm", "Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default MOST_RECENT", OptionKind::kChoice, 4, 20, 14, kNone, "ACCELERATE_FP8_AMAX_COMPUTE_ALGO", "most_recent", nullptr, kFp8AmaxAlgorithmChoices, std::size(kFp8AmaxAlgorithmChoices), false},
     {"amax_history_length", "Steps, under DELAYED. In [1, 65536]. Variable ACCELERATE_FP8_AMAX_HISTORY_LEN. Default 1024", OptionKind::kInteger, 8, 24, 21, {1, 65536, false, false}, "ACCELERATE_FP8_AMAX_HISTORY_LEN", "1024", nullptr, nullptr, 0, false},
     {"margin", "Scales are divided by 2 to the power of it. In [0, 32]. Variable ACCELERATE_FP8_MARGIN. Default 0", OptionKind::kInteger, 8, 32, 43, {0, 32, false, false}, "ACCELERATE_FP8_MARGIN", "0", nullptr, nullptr, 0, false},
@@ -836,22 +836,22 @@ constexpr OptionField kFp8Options[] = {
     {"fsdp_all_gather", "1: FSDP gathers the weights in 8 bits. Not with DELAYED. Variable ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER. Default: whether the backend is AO", OptionKind::kFlag, 4, 72, 56, kNone, "ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER", nullptr, "whether the backend is AO", nullptr, 0, false},
     {"pad_inner_dim", "1: features that are no multiple of 16 are filled up with zeros. Variable ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO", OptionKind::kFlag, 4, 76, 64, kNone, "ACCELERATE_FP8_PAD_INNER_DIM", nullptr, "whether the backend is AO", nullptr, 0, false},
     {"skip_names", "Regular expression of the whole names of modules that are left out. Default: none", OptionKind::kText, 8, 80, 67, kNone, nullptr, nullptr, "none", nullptr, 0, false},
-    {"compress_activations", "1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; 0: as it is. Default 1", OptionKind::kFlag, 4, 88, 114, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"compress_activations", "1: what norms, GELU, SiLU, gates, dropout and attention save for the backward is saved in 8 bits, too; 0: as it is. Default 1", OptionKind::kFlag, 4, 88, 115, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 92, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kLocalSgdOptions[] = {
     {"start_step", "Steps with exchanged gradients before the first local one. In [0, inf). Default 0", OptionKind::kInteger, 8, 8, 58, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"outer_lr", "The learning rate of an SGD step on (weights of the last exchange - mean of the weights). In [0, inf). Default: the mean itself is taken", OptionKind::kNumber, 8, 16, 89, {0, kInfinity, false, true}, nullptr, nullptr, "the mean itself is taken", nullptr, 0, false},
-    {"outer_momentum", "In [0, inf). Default: 0.9 with outer_lr", OptionKind::kNumber, 8, 24, 0, {0, kInfinity, false, true}, nullptr, nullptr, "0.9 with outer_lr", nullptr, 0, false},
-    {"outer_nesterov", "Default: 1 with outer_lr", OptionKind::kFlag, 4, 32, 0, kNone, nullptr, nullptr, "1 with outer_lr", nullptr, 0, false},
+    {"outer_momentum", "The momentum of the outer optimizer. In [0, inf). Default: 0.9 with outer_lr", OptionKind::kNumber, 8, 24, 36, {0, kInfinity, false, true}, nullptr, nullptr, "0.9 with outer_lr", nullptr, 0, false},
+    {"outer_nesterov", "1: Nesterov momentum in the outer optimizer. Default: 1 with outer_lr", OptionKind::kFlag, 4, 32, 44, kNone, nullptr, nullptr, "1 with outer_lr", nullptr, 0, false},
     {"enabled", "0: gradients are exchanged in each step. Default 1", OptionKind::kFlag, 4, 36, 40, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"gradient_group", "A group of ranks that continue to exchange gradients in local steps (of one host, say). Default: none", OptionKind::kObject, 8, 40, 87, kNone, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
 constexpr OptionField kCaptureOptions[] = {
     {"warmup_steps", "Ordinary steps before the first recording: they make the states of optimizers. In [1, inf). Default 3", OptionKind::kInteger, 8, 8, 78, {1, kInfinity, false, true}, nullptr, "3", nullptr, nullptr, 0, false},
-    {"max_captures", "The most recordings that are kept, one for each combination of shapes, dtypes and numbers of the inputs; each keeps the memory of a step. In [1, inf). Default 1", OptionKind::kInteger, 8, 16, 137, {1, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"max_captures", "The most recordings that are cached, one for each combination of shapes, dtypes and numbers of the inputs; each keeps the memory of a step. In [1, inf). Default 1", OptionKind::kInteger, 8, 16, 139, {1, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
     {"run_others", "1: inputs that would need more recordings take an ordinary step; 0: they are an error. Default 0", OptionKind::kFlag, 4, 24, 86, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 28, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
@@ -930,7 +930,7 @@ constexpr OptionField kSaveModelOptions[] = {
 constexpr OptionField kProjectOptions[] = {
     {"project_dir", "The folder of the project. Default: none", OptionKind::kText, 8, 8, 26, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"logging_dir", "The folder of the project's logs. Default: as project_dir", OptionKind::kText, 8, 16, 33, kNone, nullptr, nullptr, "as project_dir", nullptr, 0, false},
-    {"total_limit", "Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In [1, inf). Default: all are kept", OptionKind::kInteger, 8, 24, 102, {1, kInfinity, false, true}, nullptr, nullptr, "all are kept", nullptr, 0, false},
+    {"total_limit", "Most checkpoints of automatic naming that are retained; the oldest are removed when a new one is complete. In [1, inf). Default: all are retained", OptionKind::kInteger, 8, 24, 106, {1, kInfinity, false, true}, nullptr, nullptr, "all are retained", nullptr, 0, false},
     {"iteration", "The number of the next checkpoint. In [0, inf). Default 0", OptionKind::kInteger, 8, 32, 34, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"automatic_checkpoint_naming", "1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0", OptionKind::kFlag, 4, 40, 71, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"save_on_each_node", "1: the first rank of each host writes the files of the main process, for hosts without a shared disk. Default 0", OptionKind::kFlag, 4, 44, 101, kNone, nullptr, "0", nullptr, nullptr, 0, false},
@@ -1031,7 +1031,7 @@ constexpr OptionField kLaunchOptions[] = {
     {"max_restarts", "The number of times that all ranks are started again after one has failed. In [0, inf). Default 0", OptionKind::kInteger, 4, 44, 74, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"monitor_interval_ms", "Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In [1, 60000]. Default 100", OptionKind::kInteger, 8, 48, 98, {1, 60000, false, false}, nullptr, "100", nullptr, nullptr, 0, false},
     {"timeout_ms", "Milliseconds until all ranks must have ended, with restarts. In [1, inf). Default: no limit", OptionKind::kInteger, 8, 56, 60, {1, kInfinity, false, true}, nullptr, nullptr, "no limit", nullptr, 0, false},
-    {"log_dir", "A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure", OptionKind::kText, 8, 64, 75, kNone, nullptr, nullptr, "rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure", nullptr, 0, false},
+    {"log_dir", "A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are saved for the message of a failure", OptionKind::kText, 8, 64, 75, kNone, nullptr, nullptr, "rank 0 shares the output of this process, and of the others the last lines are saved for the message of a failure", nullptr, 0, false},
     {"log_line_prefix_template", "The text before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and ${role_name}, which is \"default\", are replaced. Without log_dir. Default: nothing", OptionKind::kText, 8, 72, 167, kNone, nullptr, nullptr, "nothing", nullptr, 0, false},
     {"rendezvous_timeout_ms", "Milliseconds until the ranks have met, and each of their collectives has ended: ACCEL_TIMEOUT_MS of the ranks. In [1, inf). Default: as this process's environment says", OptionKind::kInteger, 8, 80, 110, {1, kInfinity, false, true}, nullptr, nullptr, "as this process's environment says", nullptr, 0, false},
     {"job_id", "Ranks that meet at one address and have another one are refused: ACCEL_JOB_TOKEN of the ranks. Default: a random one; with several machines as this process's environment says", OptionKind::kText, 8, 88, 94, kNone, nullptr, nullptr, "a random one; with several machines as this process's environment says", nullptr, 0, false},

@@ -17,10 +17,10 @@ namespace accel::data {
 class ChunkedReader {
  public:
   using Open = std::function<std::unique_ptr<DatasetIterator>()>;
-  // Which items of each chunk are kept.
+  // Which items of each chunk are used.
   struct Window {
     int64_t chunk_size = 1;
-    int64_t begin = 0, end = 1;    // positions in a chunk that are kept; all of the first chunk is kept as well
+    int64_t begin = 0, end = 1;    // positions in a chunk that are used; all of the first chunk is used as well
     bool drop_last = false;        // a short last chunk is left out
     int64_t done = 0;              // items of the epoch that are not read again
     std::optional<int64_t> items;  // the epoch's number of items, where it is known

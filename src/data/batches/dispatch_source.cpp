@@ -97,7 +97,7 @@ DispatchSource::DispatchSource(ChunkedReader chunks, const DispatchShare& share,
   num_processes_ = 1 + *std::max_element(process_indices_.begin(), process_indices_.end());
 }
 
-// The reference's rows: equally many for each rank, and at the end rows of the first chunk again where the last ones
+// Accelerate's rows: equally many for each rank, and at the end rows of the first chunk again where the last ones
 // cannot be divided evenly.
 std::vector<c10::IValue> DispatchSource::cut(const ChunkedReader::Chunk& chunk, Batch& batch) {
   const int64_t ranks = num_processes_;

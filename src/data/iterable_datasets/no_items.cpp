@@ -7,8 +7,7 @@ namespace accel::data {
 namespace {
 
 [[noreturn]] void refuse() {
-  fail(Status::kUnsupported,
-       "the dataset is a stream, whose items have no numbers; expected one with items by number, or a loader over it");
+  fail(Status::kUnsupported, "the dataset is iterable; expected a map-style dataset, or a loader over it");
 }
 
 }  // namespace

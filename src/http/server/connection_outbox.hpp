@@ -52,7 +52,7 @@ class ClientPresence {
  public:
   void on_disconnect(std::function<void()> function);
   void leave();
-  // The answer is complete: nobody is told any more.
+  // The answer is complete: nobody is notified any more.
   void settle();
 
  private:

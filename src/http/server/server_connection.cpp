@@ -38,7 +38,7 @@ ServerConnection::ServerConnection(event_base* base, FileDescriptor socket, uint
 
 ServerConnection::~ServerConnection() {
   if (is_counted_) outbox_.count_answered();
-  client_->leave();  // nobody is told of a settled one
+  client_->leave();  // nobody is notified of a settled one
 }
 
 void ServerConnection::on_read(bufferevent* /*buffer*/, void* self) { static_cast<ServerConnection*>(self)->read(); }

@@ -84,7 +84,7 @@ std::optional<AutotuneCache> AutotuneCache::find(const std::string& libtorch, in
   const std::string limits = instruction_limits();
   if (folder && processor)
     return AutotuneCache(*folder, *processor + (limits.empty() ? "" : "-with-" + limits), libtorch, threads, kind);
-  log(LogLevel::kWarning, "the measurement of matmuls is not kept: ",
+  log(LogLevel::kWarning, "the measurement of matmuls is not saved: ",
       folder ? text(processors, " names no processor") : "neither XDG_CACHE_HOME nor HOME is set");
   return std::nullopt;
 }
@@ -102,7 +102,7 @@ void AutotuneCache::store(const AutotuneTable& table, bool is_disturbed) const {
   try {
     replace_file(is_disturbed ? disturbed_path() : path_, table.to_json() + "\n");
   } catch (const Error&) {
-    log(LogLevel::kWarning, "the measurement of matmuls cannot be kept in '", path_,
+    log(LogLevel::kWarning, "the measurement of matmuls cannot be saved in '", path_,
         "'; each process measures again. Set XDG_CACHE_HOME to a folder that can be written");
   }
 }

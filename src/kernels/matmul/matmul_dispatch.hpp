@@ -18,10 +18,10 @@ enum class MatmulChoice { kMeasured, kAll };
 // choice. If this LibTorch or processor lacks the microkernel, float32 keeps LibTorch's kernels, which is logged.
 void install_matmul_dispatch(MatmulChoice choice, const char* microkernel_symbol = kMicrokernelSymbol);
 
-// Registers the overrides alone, once for the process, so that results can be kept (kernels/cached_results.hpp).
+// Registers the overrides alone, once for the process, so that results can be cached (kernels/cached_results.hpp).
 void install_matmul_overrides();
 
-// "LibTorch's default; oneDNN is not faster here (measured, kept in ...)": for accel_state_describe().
+// "LibTorch's default; oneDNN is not faster here (measured, saved in ...)": for accel_state_describe().
 std::string describe_matmul_dispatch();
 
 }  // namespace accel::kernels

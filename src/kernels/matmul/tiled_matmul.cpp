@@ -24,7 +24,7 @@ constexpr int64_t kTileRows = 64, kTileColumns = 256, kTileInner = 512, kTileInn
 // rows of the first one that it pays, else few are read at a time.
 constexpr int64_t kMaxStride = 1000, kMinRowsToPack = 512, kTileInnerApart = 128;
 constexpr int64_t kMaxPacked = int64_t{1} << 22;        // elements of the second matrix that are packed at a time
-constexpr int64_t kMaxTileRow = 2048;                   // columns of which tiles of half precision are kept at a time
+constexpr int64_t kMaxTileRow = 2048;                   // columns of which tiles of half precision are cached at a time
 constexpr int64_t kMinWorkOfThread = int64_t{1} << 20;  // multiply-adds
 
 int64_t divide_up(int64_t count, int64_t size) { return (count + size - 1) / size; }

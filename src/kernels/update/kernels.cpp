@@ -102,7 +102,7 @@ void store_block(const ElementSpan& span, int64_t block, int64_t count, const fl
 }
 void store_block(const ElementSpan&, int64_t, int64_t, const double*, const uint32_t*) {}
 
-// Sums are kept in SIMD lanes, and added in the same order on every processor.
+// Sums stay in SIMD lanes, and added in the same order on every processor.
 constexpr int kFoldLanes = 16;
 
 template <Norm kNorm, typename T>

@@ -111,7 +111,7 @@ void Coordinator::take_stop(HostMember& member, const Json& message) {
   if (phase_ == Phase::kOver) return;
   const int signal = static_cast<int>(json_integer(message, "signal", SIGTERM));
   const std::string why =
-      text(member.is_own ? roster_.own().name : member.description.name, " was told to stop by ", signal_name(signal));
+      text(member.is_own ? roster_.own().name : member.description.name, " received ", signal_name(signal));
   const std::vector<HostMember*> hosts = roster_.joined();
   const auto staying = std::count_if(hosts.begin(), hosts.end(), [](const HostMember* one) { return !one->leaves; });
   if (outcome_.is_stopped()) {

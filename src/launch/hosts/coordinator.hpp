@@ -67,7 +67,7 @@ class Coordinator {
   HostGathering gathering_;
   JobOutcome outcome_;
   Phase phase_ = Phase::kGathering;
-  // Of kEnding: hosts that have not ended by then are lost. Of kOver: nobody is waited for any longer.
+  // In kEnding, hosts that have not ended by then are lost. In kOver, nobody is waited for any longer.
   std::optional<Deadline> phase_end_;
   int attempt_ = 0;  // of the ranks, all that began before
   int first_port_;

@@ -53,7 +53,7 @@ class HostAgent {
   std::optional<Deadline> farewell_;  // of the remote launchers, once the job is over
   FileDescriptor lifeline_;           // of an agent that ssh has started: closed when the connection ends
   HostAttempt attempt_;
-  StopRequest stop_;           // what the launcher itself was told
+  StopRequest stop_;           // the request to the launcher itself
   std::optional<int> status_;  // of the job
   std::string reason_;
 };

@@ -32,7 +32,7 @@ class HostAttempt {
   // A message about this attempt.
   Json message(const char* type, Json::Members members = {}) const;
   bool is_meant_by(const Json& message) const;
-  // What has happened since the last call, for the coordinator. A failure is reported on stderr at the end.
+  // The events since the last call, for the coordinator. A failure is reported on stderr at the end.
   std::vector<Json> news();
 
  private:

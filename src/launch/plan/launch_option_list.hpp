@@ -15,7 +15,7 @@ const std::vector<LaunchOption>& launch_options();
 // Null if there is none. Aliases are names, too.
 const LaunchOption* find_launch_option(std::string_view name);
 
-// What a value asks for that is not there; null: nothing.
+// The missing feature that a value asks for; null: nothing.
 const char* refused_meaning(const LaunchOption& option, std::string_view value);
 
 }  // namespace accel::launch

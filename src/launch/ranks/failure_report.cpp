@@ -38,9 +38,9 @@ std::string memory_text(const RankFailure& failure) {
 // Empty: as it should.
 std::string end_text(const RankFailure& failure, const ProcessEnd& end) {
   if (end.when < failure.told_to_end) return end.is_success() ? "" : "failed, too: " + describe(end);
-  if (end.by_signal && end.number == SIGKILL) return "killed, still running long after being told to end";
+  if (end.by_signal && end.number == SIGKILL) return "killed, still running long after SIGTERM";
   if (end.is_success() || (end.by_signal && end.number == SIGTERM)) return "";
-  return "ended when told to: " + describe(end);
+  return "ended after SIGTERM: " + describe(end);
 }
 
 }  // namespace

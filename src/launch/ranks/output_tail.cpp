@@ -12,7 +12,7 @@ constexpr size_t kKept = 64 * 1024;
 
 void OutputTail::add(std::string_view text) {
   text_.append(text);
-  // Cut rarely: each cut moves what is kept.
+  // Cut rarely: each cut moves the rest.
   if (text_.size() > 2 * kKept) text_.erase(0, text_.size() - kKept);
 }
 

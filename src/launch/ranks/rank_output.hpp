@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The output of one rank: what the launcher reads of it is kept at its end, logged, and shown with a prefix.
+// The output of one rank: the end of what the launcher reads of it is saved, logged, and shown with a prefix.
 #pragma once
 
 #include <poll.h>

@@ -170,7 +170,7 @@ bool is_decoder_type(const std::string& model_type) { return find_decoder_family
 DecoderConfig read_decoder_config(const Json& json) {
   const std::string model_type = json_text(json, "model_type", "llama");
   const DecoderFamily* const found = find_decoder_family(model_type);
-  require(found != nullptr, Status::kUnsupported, "model_type '", model_type, "' is no decoder; expected one of ",
+  require(found != nullptr, Status::kUnsupported, "model_type '", model_type, "' is not a decoder; expected one of ",
           decoder_types());
   const DecoderFamily& family = *found;
   refuse_decoder_settings(json, family);

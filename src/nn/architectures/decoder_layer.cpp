@@ -47,12 +47,12 @@ class DecoderNorm final : public Module {
                                : is_float ? kernels::NormWeight::kPlain
                                           : kernels::NormWeight::kRoundedBefore);
     const at::ScalarType computed = input.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    if (adds_one_)  // the reference rounds behind the weight
+    if (adds_one_)  // transformers rounds behind the weight
       return at::rms_norm(input.to(computed), weight.sizes(), weight.to(computed) + 1, epsilon_)
           .to(input.scalar_type());
     if (input.scalar_type() == computed && weight.scalar_type() == computed)
       return at::rms_norm(input, weight.sizes(), weight, epsilon_);
-    // The reference rounds before the weight.
+    // transformers rounds before the weight.
     return weight * at::rms_norm(input.to(computed), weight.sizes(), {}, epsilon_).to(input.scalar_type());
   }
 

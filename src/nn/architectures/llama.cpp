@@ -147,7 +147,7 @@ class DecoderModel final : public Module, public PositionLimit {
     const auto given = [&](size_t place) { return place < inputs.size() ? inputs[place] : c10::IValue(); };
     stream.take_padding(given(2), given(3), tokens.size(0));
     stream.hidden = embed_tokens_->call(tokens);
-    // The reference rounds the factor to the dtype of the states.
+    // transformers rounds the factor to the dtype of the states.
     if (scales_embeddings_)
       stream.hidden =
           stream.hidden * at::full({}, std::sqrt(static_cast<double>(hidden_size_)), stream.hidden.options());

@@ -37,7 +37,7 @@ DecodedSequences::DecodedSequences(Module& module, const at::Tensor& input, cons
 }
 
 at::Tensor DecodedSequences::scores() {
-  // The mask of the encoder's input is that of its kept keys, too.
+  // The mask of the encoder's input is that of its cached keys, too.
   const c10::IValue mask = mask_.defined() ? c10::IValue(mask_) : c10::IValue();
   const c10::IValue output = module_.call(Inputs{input_, mask, added_, {}, past_});
   const auto parts = tree::sequence_items(output);

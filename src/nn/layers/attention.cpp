@@ -32,7 +32,7 @@ SelfAttention::SelfAttention(int64_t embed_dim, int64_t num_heads, bool causal, 
       causal_(causal),
       dropout_(dropout) {
   check_probability(dropout, "dropout");
-  // The reference draws the output projection first, then the input projection, and clears the biases.
+  // torch draws the output projection first, then the input projection, and clears the biases.
   out_projection_ = std::make_shared<Linear>(embed_dim, embed_dim, bias);
   add_parameter("in_proj_weight", at::empty({3 * embed_dim, embed_dim}, new_parameter_options()));
   fill_xavier_uniform(parameter(0));

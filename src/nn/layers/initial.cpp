@@ -30,7 +30,7 @@ void fill_uniform(const at::Tensor& tensor, double bound) {
 }  // namespace
 
 void fill_kaiming_uniform(const at::Tensor& weight) {
-  // The reference's order of operations, so that the last bit is the same.
+  // torch's order of operations, so that the last bit is the same.
   const double gain = std::sqrt(2.0 / (1.0 + std::sqrt(5.0) * std::sqrt(5.0)));
   const double deviation = gain / std::sqrt(static_cast<double>(fans(weight).in));
   fill_uniform(weight, std::sqrt(3.0) * deviation);

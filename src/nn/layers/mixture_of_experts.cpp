@@ -105,7 +105,7 @@ int64_t MixtureOfExperts::capacity(int64_t tokens) const {
   return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(mean * capacity_factor_)));
 }
 
-// In float32 at least, as the reference does: scores of close experts would be equal in half precision.
+// In float32 at least, as transformers does: scores of close experts would be equal in half precision.
 RoutedTokens MixtureOfExperts::routed_tokens(const at::Tensor& input, const at::Tensor& scores) {
   const at::Tensor shares = at::softmax(scores, -1, scores.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
   at::Tensor chosen;

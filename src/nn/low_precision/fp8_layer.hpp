@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fp8 layer: how the three products of a linear layer are computed, and the cast of its weight, which is kept until the
-// weight changes.
+// Fp8 layer: how the three products of a linear layer are computed, and the cast of its weight, which is cached until
+// the weight changes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,7 +33,7 @@ class Fp8Layer {
   const Fp8Scheme& scheme() const { return scheme_; }
   void set_delayed(Fp8Role role, DelayedScale scale) { delayed_[static_cast<size_t>(role)] = std::move(scale); }
 
-  // Whether a cast of the weight is kept; otherwise its values are somewhere else between the products.
+  // Whether a cast of the weight is cached; otherwise its values are somewhere else between the products.
   bool keeps_casts() const { return keeps_casts_; }
   void keep_casts(bool keeps);
   // Casts of a weight that is written by address are made anew.

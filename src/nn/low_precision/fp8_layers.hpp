@@ -47,7 +47,7 @@ class Fp8Layers {
   };
   // Returns those of the innermost scope; null if this thread has none.
   static std::shared_ptr<Fp8Layers> current();
-  // Those of the innermost scope that has any, whose recipe compresses activations, if autocast is on; otherwise null.
+  // The layers of the innermost scope that has any, if they compress activations and autocast is on; otherwise null.
   static std::shared_ptr<Fp8Layers> compressing(c10::DeviceType device);
   // The layer of a weight in the scopes of this thread, if autocast would cast a product of the two; otherwise null.
   static std::shared_ptr<Fp8Layer> of(const at::Tensor& input, const at::Tensor& weight);

@@ -16,7 +16,7 @@ inline constexpr const char* kFp8LinearSchema =
 // input * weight^T + bias of input [..., features] and weight [outputs, features]. Operands of the forward are in E4M3
 // and gradients in E5M2 ("HYBRID"), or both in "E4M3" or "E5M2". The scale of an operand maps its largest magnitude to
 // the largest number of the format. Sums are float32 and rounded once, to the dtype of autocast or else the input's.
-// For the backward the operands are kept as they were multiplied, a byte an element.
+// For the backward the operands are saved as they were multiplied, a byte an element.
 at::Tensor fp8_linear(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                       std::string_view format);
 

@@ -109,7 +109,7 @@ class Fp8LinearBackward final : public torch::autograd::Node {
   SavedMatrix input;           // [features, rows]
   Fp8Matrix weight;            // [features, outputs]
   SavedVariable plain_input;   // [rows, features], of a product that is not in 8 bits
-  SavedVariable plain_weight;  // the same, or one whose casts are not kept
+  SavedVariable plain_weight;  // the same, or one whose casts are not cached
   std::vector<int64_t> input_sizes;
   at::ScalarType dtype = at::kFloat, input_dtype = at::kFloat, weight_dtype = at::kFloat, bias_dtype = at::kFloat;
 

@@ -15,7 +15,7 @@ namespace accel::nn {
 bool is_cast_to_fp8(at::ScalarType dtype);
 
 // The product of the input [..., features] with the weight, whose dimension `output_dim` has the outputs, and the bias
-// if it is defined; in the dtype of autocast, or else the input's. For the backward the operands are kept as they are
+// if it is defined; in the dtype of autocast, or else the input's. For the backward the operands are saved as they are
 // multiplied, a byte an element. Shapes and devices fit together.
 at::Tensor fp8_multiply(const std::shared_ptr<Fp8Layer>& layer, const at::Tensor& input, const at::Tensor& weight,
                         const at::Tensor& bias, int64_t output_dim);

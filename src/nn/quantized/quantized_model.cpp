@@ -58,7 +58,7 @@ void convert(const at::Tensor& tensor, at::ScalarType dtype) {
   tensor::set_data(tensor, tensor.detach().to(dtype));
 }
 
-// Converts tensors that are not quantized; a tied one is kept in float32 if any of its names is.
+// Converts tensors that are not quantized; a tied one stays in float32 if any of its names is.
 void convert_others(Module& model, const QuantizationOptions& options) {
   const auto encoded = encoded_tensors(model);
   std::unordered_set<const at::TensorImpl*> kept;

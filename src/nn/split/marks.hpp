@@ -16,8 +16,8 @@ namespace accel::nn {
 
 using WeakTensor = c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>;
 
-// What is gone is forgotten at the next mark. Values hold communicators, which must end before the process does: others
-// own them where they can. A static object of this type is never destroyed, since tensors may outlive it.
+// Values that are gone are forgotten at the next mark. Values hold communicators, which must end before the process
+// does: others own them where they can. A static object of this type is never destroyed, since tensors may outlive it.
 template <typename Weak, typename Value>
 class Marks {
  public:

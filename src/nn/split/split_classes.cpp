@@ -104,7 +104,7 @@ SplitClassesPtr split_classes_of_scores(const at::Tensor& scores, int64_t dim) {
     classes = storages().find(scores.storage().unsafeGetStorageImpl()).value_or(nullptr);
   if (!has_size(classes, scores, dim)) return nullptr;
   require(source.is_alone, Status::kUnsupported,
-          "a loss or another operator on classes was called with what is computed from class scores of which each rank "
+          "a loss or another operator on classes was called with what is computed from logits of which each rank "
           "has some classes (loss_parallel) and another tensor that requires a gradient; expected the scores alone, a "
           "call of the model without gradients, whose scores are whole, or accel_parallel_gather()");
   return classes;

@@ -85,7 +85,7 @@ class SplitCrossEntropyBackward final : public Node {
       gradient = as_scores(own, scores.sizes());
     }
     variable_list leaving = {gradient};
-    refuse_second_derivative(leaving, "the cross entropy of split class scores has no second derivative", next_edges());
+    refuse_second_derivative(leaving, "the cross entropy of split logits has no second derivative", next_edges());
     return leaving;
   }
 

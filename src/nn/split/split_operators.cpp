@@ -83,11 +83,10 @@ constexpr const char* kMixClasses[] = {"_softmax", "_log_softmax", "logsumexp", 
 
 void refuse_split_scores(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const c10::IValue& scores = torch::jit::peek(*stack, 0, operation.schema().arguments().size());
-  require(
-      !scores.isTensor() || split_classes_of_scores(scores.toTensor(), -1) == nullptr, Status::kUnsupported,
-      operation.operator_name().name,
-      " was called with class scores of which each rank has some classes (loss_parallel); expected cross entropy, a "
-      "call of the model without gradients, whose scores are whole, or accel_parallel_gather()");
+  require(!scores.isTensor() || split_classes_of_scores(scores.toTensor(), -1) == nullptr, Status::kUnsupported,
+          operation.operator_name().name,
+          " was called with logits of which each rank has some classes (loss_parallel); expected cross entropy, a "
+          "call of the model without gradients, whose scores are whole, or accel_parallel_gather()");
   operation.redispatchBoxed(keys & kernels::kBelowOverrides, stack);
 }
 

@@ -35,7 +35,7 @@ at::Tensor root_mean_square(const at::Tensor& tensor, double least) {
 
 at::Tensor in_opmath(const at::Tensor& tensor) { return tensor.to(at::toOpMathType(tensor.scalar_type())); }
 
-// The mean of the squares over a dimension, which is kept with size 1.
+// The mean of the squares over a dimension, which stays with size 1.
 at::Tensor mean_square(const at::Tensor& tensor, int64_t dim) {
   return at::linalg_vector_norm(tensor, 2, dim, /*keepdim=*/true).square_().div_(tensor.size(dim));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schedule-free SGD and AdamW (Defazio et al., "The Road Less Scheduled", 2024). Gradients are taken at y between the
-// iterate z and the average x of all iterates; y is the parameter in training, x in evaluation, and only z is kept:
+// iterate z and the average x of all iterates; y is the parameter in training, x in evaluation, and only z is stored:
 //   y = (1 - beta) z + beta x,  z -= lr * gradient(y),  x = (1 - share) x + share * z
 #include <ATen/core/Tensor.h>
 

@@ -68,7 +68,7 @@ class ContextAttentionBackward final : public torch::autograd::Node {
             "attention over a split sequence has no second derivative; expected a backward without create_graph");
     require(!saved.empty(), Status::kInvalidState,
             "attention over a split sequence was differentiated a second time; expected one backward for each call, or "
-            "a graph that is kept");
+            "a retained graph");
     BlockwiseAttention again = problem;
     again.query = saved[0].get();
     again.keys_and_values = saved[1].get();
@@ -120,7 +120,7 @@ at::Tensor attention_by_blocks(BlockwiseAttention problem, const at::Tensor& que
     problem.keys_and_values.select(0, 1).copy_(value);
     problem.is_of_one_projection = are_of_one_projection(query, key);
     std::tie(out, logsumexp) = forward_of(problem, query, key);
-    out = out.detach();  // kept results are shared
+    out = out.detach();  // cached results are shared
   }
   if (!differentiable) return out;
   const auto node =

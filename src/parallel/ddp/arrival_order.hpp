@@ -18,7 +18,7 @@ class ArrivalOrder {
  public:
   bool is_taken() const { return is_taken_; }
   void note(size_t number) { arrived_.push_back(number); }
-  // Those of a static graph that never arrive come last.
+  // Parameters of a static graph that never arrive come last.
   void note(const std::vector<size_t>& numbers) { arrived_.insert(arrived_.end(), numbers.begin(), numbers.end()); }
   // A rank without inputs has nothing to tell.
   void note_any(size_t num_parameters);

@@ -233,7 +233,7 @@ bool DistributedDataParallel::covers(const at::Tensor& parameter) {
   return reducer_ != nullptr && reducer_->uncovered().covers(parameter);
 }
 
-// The order around a forward is that of the reference's wrapper: buckets are rebuilt before memory peaks, and buffers
+// The order around a forward is that of torch's wrapper: buckets are rebuilt before memory peaks, and buffers
 // are broadcast only if the former step exchanged gradients.
 c10::IValue DistributedDataParallel::forward(const nn::Inputs& inputs) {
   const bool recording = reducer_ != nullptr && at::GradMode::is_enabled();

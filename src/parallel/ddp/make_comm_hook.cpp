@@ -45,7 +45,7 @@ CommHookPtr make_comm_hook(const DdpSettings& settings, const CommunicatorPtr& r
   CommHookPtr hook;
   switch (settings.comm_hook.value) {
     case DdpCommHook::kNo:
-      return std::make_shared<GradientAveraging>(ranks);  // a wrapper has nothing to wrap, as in the reference
+      return std::make_shared<GradientAveraging>(ranks);  // a wrapper has nothing to wrap, as in Accelerate
     case DdpCommHook::kFp16:
     case DdpCommHook::kBf16:
       hook = std::make_shared<RoundingHook>(dtype_of(settings.comm_hook), std::make_shared<GradientAveraging>(ranks));

@@ -39,7 +39,7 @@ class GradientReduction {
   const std::shared_ptr<comm::Work>& reducing() const { return reducing_; }
   // Waits, and ends the backward.
   void finish_reduce();
-  // Ends the backward without the other ranks: the gradients of whole parameters are kept for the next one.
+  // Ends the backward without the other ranks: the gradients of whole parameters are saved for the next one.
   void keep_gradients();
   // Ends the backward after an error, and forgets what backwards have computed since the gradients were reduced last.
   void drop_gradients();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Group memory: the parameters of a group side by side in one piece of memory, each at a cache line.
+// Group memory: the parameters of a group side by side in one block of memory, each at a cache line.
 #pragma once
 
 #include <ATen/core/Tensor.h>

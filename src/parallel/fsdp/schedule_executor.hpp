@@ -50,7 +50,7 @@ class ScheduleExecutor {
   void end_micro_batches(bool have_failed);
   // Throws after a backward that failed.
   void require_intact() const;
-  // Reduces gradients that backwards kept, and releases all groups, unless a backward goes on.
+  // Reduces gradients that backwards saved, and releases all groups, unless a backward goes on.
   void finish_step();
   bool is_unsharded(size_t group) const;
 

@@ -16,9 +16,9 @@ class ShardGradient {
   // Whether ranks with parts of the same layers compute terms of it.
   bool is_summed() const { return is_summed_; }
   void set_summed(bool is_summed) { is_summed_ = is_summed; }
-  // What the gradient of the shard is like.
+  // The layout of the gradient of the shard.
   void set_options(const at::TensorOptions& options) { options_ = options; }
-  // Where the gradient of the shard is kept, instead of in new memory of each step: like the shard.
+  // Where the gradient of the shard is stored, instead of in new memory of each step: like the shard.
   void set_memory(at::Tensor memory) { memory_ = std::move(memory); }
 
   // Before gradients of a backward arrive: puts the gradient of the shard aside.
@@ -30,7 +30,7 @@ class ShardGradient {
   // Keeps it, so that the next backward adds to it.
   void keep_whole(at::Tensor whole) { whole_ = std::move(whole); }
   const at::Tensor& kept_whole() const { return whole_; }
-  // Ends the backward, and forgets the gradient of the whole parameter, also one that was kept.
+  // Ends the backward, and forgets the gradient of the whole parameter, also one that was saved.
   void drop_whole();
   // Ends the backward: the gradient of the shard is what it was, plus `of_shard` if that is defined, which may have
   // another dtype and device.

@@ -305,7 +305,7 @@ class ShardedStep {
   const MixedPrecisionPolicy policy_;
   const Fp8Estimate fp8_;
   const nn::Placements placements_;  // of experts that ranks share out
-  // Gradients of the micro-batches before the last one are kept whole, or exchanged.
+  // Gradients of the micro-batches before the last one stay whole, or exchanged.
   const bool accumulates_ = settings_.gradient_accumulation_steps > 1;
   const bool accumulates_whole_ = accumulates_ && !settings_.sync_each_batch;
   const bool accumulates_shards_ = accumulates_ && settings_.sync_each_batch;

@@ -30,7 +30,7 @@ bool have_values(const std::vector<c10::IValue>& outputs) {
 
 c10::IValue run_batch_forward(const BatchForward& forward, const c10::IValue& batch) {
   PipelineShape shape = forward.shape;
-  // A batch that cannot be cut is an error of the first stage, of which all ranks hear.
+  // A batch that cannot be cut is an error of the first stage, which all ranks receive.
   std::exception_ptr refusal;
   int64_t rows = 0;
   try {

@@ -24,7 +24,7 @@ namespace {
 using Kind = PipelineAction::Kind;
 
 // The micro-batches of a step. Everything is cut when a stage asks for it, so that wrong rows are the error of a stage,
-// of which all ranks hear.
+// which all ranks receive.
 class TrainedBatch {
  public:
   TrainedBatch(const PipelineBatch& batch, const PipelineLoss& loss, int parts)
@@ -151,7 +151,7 @@ double Pipeline::train(const PipelineBatch& batch, const PipelineLoss& loss, dou
     const MicroBatches kind =
         std::exchange(has_failed_, false) ? MicroBatches::kTrainedAfterFailure : MicroBatches::kTrained;
     const bool keeps_parameters = others == nullptr || others->begin_micro_batches(kind);
-    // What exchanges gradients during the last backward waits for all of them in that.
+    // Models that exchange gradients during the last backward wait for all of them in that.
     const bool waits = !stages_.exchanges_at_end && others != nullptr;
     computation.defers_products = keeps_parameters && !waits;
   } catch (const std::exception&) {

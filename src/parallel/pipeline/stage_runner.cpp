@@ -111,7 +111,7 @@ std::optional<StageEdge> StageRunner::edge_from(const PipelineAction& action) co
 // A value that cannot be sent is this rank's error: nothing of it has been posted.
 void StageRunner::pass_on(const PipelineAction& action, const std::optional<c10::IValue>& value) {
   const auto edge = edge_from(action);
-  if (!edge || has_left_) return;  // it has been told already
+  if (!edge || has_left_) return;  // it has been notified already
   bool is_sent = false;
   if (value)
     attempt(action, [&] {
@@ -121,7 +121,7 @@ void StageRunner::pass_on(const PipelineAction& action, const std::optional<c10:
   if (!is_sent) boundary_.send_failure(*edge);
 }
 
-// Stages that wait for values of this one hear at once, ahead of a call in which it waits for their ranks.
+// Stages that wait for values of this one are notified at once, ahead of a call in which it waits for their ranks.
 void StageRunner::leave(const PipelineActions& actions, size_t next, const PipelineComputation& computation) {
   has_left_ = true;
   for (; next < actions.size(); next++)

@@ -2,7 +2,7 @@
 // Stage runner: the step of one rank of a pipeline. It executes the actions of a schedule, and knows no schedule.
 //
 // Note: an error in a stage. The rank that has it sends on that it failed, in the place of each value that it owes, and
-// so does who hears of it. So every rank comes to the end of the step, where all throw the error of the first rank
+// so does who receives it. So every rank comes to the end of the step, where all throw the error of the first rank
 // that has one, and the next step can run.
 #pragma once
 
@@ -69,7 +69,7 @@ class StageRunner {
 
   bool is_first(const PipelineAction& action) const { return action.stage == 0; }
   bool is_last(const PipelineAction& action) const { return action.stage + 1 == schedule_.shape.stages(); }
-  // The actions of a step. Nothing of it is kept, also if the group fails.
+  // The actions of a step. Nothing of it is stored, also if the group fails.
   void execute(const PipelineComputation& computation);
   // Receives what the action needs, computes, and sends.
   void forward(const PipelineAction& action, const PipelineComputation& computation);
@@ -95,7 +95,7 @@ class StageRunner {
   std::map<std::pair<int, int>, Recorded> recorded_;  // by stage and micro-batch
   std::map<std::pair<int, int>, std::shared_ptr<nn::DeferredProducts>>
       products_;              // of backwards whose first half is over
-  bool failed_ = false;       // this rank, or one that it heard of
+  bool failed_ = false;       // this rank, or one that notified it
   bool has_left_ = false;     // it computes no more in this step
   std::exception_ptr error_;  // of this rank
   std::string failed_action_;

@@ -22,7 +22,7 @@ namespace accel::parallel {
 at::Tensor parallel_copy(const at::Tensor& input, const RankGroup& group);
 // After a layer whose inputs are split. Forward the sum, backward nothing.
 at::Tensor parallel_reduce(const at::Tensor& input, const RankGroup& group);
-// What the gradient of a gathered tensor is on a rank.
+// The gradient of a gathered tensor on a rank.
 enum class GatheredGradient {
   kReplicated,  // whole, since all ranks compute the same from the tensor: each takes its part of it
   kPartial,     // one term of a sum over the ranks: they reduce and scatter it

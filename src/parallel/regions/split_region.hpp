@@ -13,7 +13,7 @@ namespace accel::parallel {
 
 struct SplitRegionOptions {
   bool sequence_parallel = false;  // between split layers a rank has its positions of the sequence alone
-  bool regather_inputs = true;     // the backward gathers what column layers have read, which is not kept
+  bool regather_inputs = true;     // the backward gathers what column layers have read, which is not saved
   bool overlap = false;            // exchanges go on while something else is computed
   int64_t overlap_chunks = 0;      // of a product whose rows are exchanged one after the other; 0: by their size
 };

@@ -41,7 +41,7 @@ nn::SplitClassesPtr split_classes(const RankGroup& group, int64_t whole, bool sp
 
 at::Tensor class_scores(const at::Tensor& own, const nn::SplitClassesPtr& classes, const RankGroup& group) {
   require(own.dim() > 0 && own.size(-1) == classes->share->size, Status::kShapeMismatch, "rank ",
-          comm::job_rank(*group, group->rank()), " has class scores of shape ", own.sizes(), "; expected ",
+          comm::job_rank(*group, group->rank()), " has logits of shape ", own.sizes(), "; expected ",
           classes->share->size, " of ", classes->share->whole, " classes in the last dimension");
   if (group->size() == 1) return own;
   if (own.requires_grad()) {

@@ -32,7 +32,7 @@ struct ShardingAction {
     kStartReduce,         // starts to reduce the gradients
     kFinishReduce,        // waits for that
     kKeepGradients,       // keeps the gradients of whole parameters for the next backward
-    kReduceKept,          // reduces the gradients that former backwards kept, if there are any
+    kReduceKept,          // reduces the gradients that former backwards saved, if there are any
   };
   Kind kind;
   size_t group;

@@ -47,7 +47,7 @@ class StreamingSchedule {
   void abandon_use(size_t block) { blocks_[block].uses--; }
   // A backward needs the block's weights once more. They are not in use by that, and nothing ends it.
   StreamingActions begin_backward_use(size_t block);
-  // What comes behind the actions of a begin, which may have waited while other threads used blocks.
+  // The actions behind those of a begin, which may have waited while other threads used blocks.
   StreamingActions look_ahead();
   StreamingActions end_use(size_t block);
   // The block's weights have taken their memory.

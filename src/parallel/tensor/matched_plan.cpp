@@ -129,7 +129,7 @@ const PlannedLayer* MatchedPlan::head() const {
 
 void MatchedPlan::require_head() const {
   require(head() != nullptr, Status::kInvalidArgument,
-          "loss_parallel is 1, and the plan has no head whose class scores would be gathered; expected a layer with "
+          "loss_parallel is 1, and the plan has no head whose logits would be gathered; expected a layer with "
           "the style colwise_gather_output");
 }
 

@@ -26,9 +26,9 @@ struct ActivationSizes {
 };
 
 // The bytes that the layers keep. A normalization keeps its input, and one without a bias what it scales, too; layers
-// with the same input keep it once; what layers with split outputs return is kept by the attention, or by the
+// with the same input keep it once; what layers with split outputs return is saved by the attention, or by the
 // activation function; attention keeps its output, which the next layer reads, and a float32 for each head and
-// position; a loss keeps the scores of a head. Of the modules at the paths `recomputed` the inputs are kept, and what
+// position; a loss keeps the scores of a head. Of the modules at the paths `recomputed` the inputs are saved, and what
 // is inside of one at a time, in the backward. Not included: the scores of attention, which kernels keep only to drop
 // some of its weights.
 int64_t saved_activation_bytes(const MatchedPlan& plan, const ActivationSizes& sizes,

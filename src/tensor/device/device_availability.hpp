@@ -22,7 +22,7 @@ std::string unavailable_reason(DeviceKind kind);
 // kUnsupported with the reason if no device of this kind can be used, kInvalidArgument for an index that is not there.
 void require_device(c10::Device device);
 
-// The accelerator that a rank uses if nothing else is asked for: the first available one in the reference's order (mps,
+// The accelerator that a rank uses if nothing else is asked for: the first available one in Accelerate's order (mps,
 // mlu, sdaa, musa, npu, hpu, cuda, xpu, neuron), before which comes an out-of-tree device of another name, because
 // somebody loaded its plugin. Without an index. Nothing if only the CPU is there.
 std::optional<c10::Device> default_accelerator();

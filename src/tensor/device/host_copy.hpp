@@ -17,9 +17,9 @@ class HostCopy {
   explicit HostCopy(const at::Tensor& tensor);
   static bool is_possible(const at::Tensor& tensor);
 
-  // May be written for some time yet: only for on_device(), and to be kept.
+  // May be written for some time yet: only for on_device(), and to be saved.
   const at::Tensor& host() const { return host_; }
-  // On the device again. `host` is host(), or the same that was kept elsewhere.
+  // On the device again. `host` is host(), or the same that was saved elsewhere.
   at::Tensor on_device(const at::Tensor& host) const;
   void forget_host() { host_.reset(); }
 

@@ -16,8 +16,8 @@
 
 namespace {
 
-// In LibTorch 2.11 a generator is told when a recording ends, and otherwise refuses every number that is drawn outside
-// of one; later a generator keeps states of recordings apart.
+// In LibTorch 2.11 a generator is notified when a recording ends, and otherwise refuses every number that is drawn
+// outside of one; later a generator keeps states of recordings apart.
 template <typename State>
 auto end_recording_of(State& generator, int) -> decltype(generator.capturing_ = false, void()) {
   generator.capturing_ = false;

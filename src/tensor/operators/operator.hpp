@@ -43,7 +43,7 @@ class Operator {
   std::string schema_;
 };
 
-// Found once per name and kept until the process ends. Throws kNotFound with the overloads, or with similar names.
+// Found once per name and cached until the process ends. Throws kNotFound with the overloads, or with similar names.
 const Operator& find_operator(std::string_view name, std::string_view overload);
 
 // The full names that begin with `prefix`, sorted.

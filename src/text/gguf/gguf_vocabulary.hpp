@@ -29,7 +29,7 @@ struct GgufVocabulary {
 // lengths, tokens that are there twice, ids that no token has, and merges of what is no token. `source` names the file.
 GgufVocabulary read_byte_level_vocabulary(const Json& metadata, const std::string& source);
 
-// Reads the vocabulary of SentencePiece's BPE, whose merges follow from the scores of the pieces.
+// Reads the vocabulary of SentencePiece's BPE, whose merges follow from the scores of its entries.
 GgufVocabulary read_sentence_piece_vocabulary(const Json& metadata, const std::string& source);
 
 }  // namespace accel::tokenizers

@@ -118,7 +118,7 @@ void Mlflow::write(const Record& record) {
       const int64_t number = record.step == kNoStep ? n_without_step_++ : record.step;
       for (size_t i = 0; i < record.size(); i++) {
         const Record::Value value = record.value(i);
-        // Only numbers are metrics, as in the reference.
+        // Only numbers are metrics, as in Accelerate.
         if (value.kind != Record::ValueKind::kNumber && value.kind != Record::ValueKind::kInteger) continue;
         metrics_.push_back({mlflow_name(value.name), value.number, static_cast<int64_t>(record.time * 1000), number});
         pending_bytes_ += sizeof(MlflowMetric) + value.name.size();

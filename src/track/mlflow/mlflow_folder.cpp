@@ -37,7 +37,7 @@ std::string folder_of_uri(const std::string& uri) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   if (!path.empty() && path[0] == '/') return path;
   std::array<char, 4096> here{};
-  require(::getcwd(here.data(), here.size()) != nullptr, Status::kIo, "the working folder cannot be told");
+  require(::getcwd(here.data(), here.size()) != nullptr, Status::kIo, "the path of the working folder cannot be read");
   return text(here.data(), "/", path);
 }
 
@@ -171,7 +171,7 @@ class MlflowFolder final : public MlflowStore {
 
   std::string new_artifact(const std::string& name) const {
     require(artifacts_.find("://") == std::string::npos || artifacts_.rfind("file://", 0) == 0, Status::kUnsupported,
-            "artifacts of this run are kept at '", artifacts_, "'; expected a folder");
+            "artifacts of this run are stored at '", artifacts_, "'; expected a folder");
     const std::string path = folder_of_uri(artifacts_) + "/" + name;
     make_folder(path.substr(0, path.find_last_of('/')));
     return path;

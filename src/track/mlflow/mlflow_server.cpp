@@ -170,7 +170,7 @@ class MlflowServer final : public MlflowStore {
     }
     const bool is_file = artifacts_.rfind("file://", 0) == 0;
     require(is_file || artifacts_.find("://") == std::string::npos, Status::kUnsupported,
-            "artifacts of this run are kept at '", artifacts_,
+            "artifacts of this run are stored at '", artifacts_,
             "'; expected a server that takes them itself (mlflow server --serve-artifacts), or a folder");
     const std::string file = is_file ? path.substr(7) : path;
     make_folder(file.substr(0, file.find_last_of('/')));

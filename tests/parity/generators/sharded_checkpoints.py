@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what the reference's save_state() writes of sharded models, as tests/parity/fixtures/sharded_checkpoints.
+"""Writes what Accelerate's save_state() writes of sharded models, as tests/parity/fixtures/sharded_checkpoints.
 
 usage: sharded_checkpoints.py [CASE ...]     (with torch 2.13, accelerate 1.15.0, torchdata 0.11.0; cases of DeepSpeed with deepspeed 0.19.8)
 
@@ -83,7 +83,7 @@ def make_accelerator(case):
                   "zero_allow_untested_optimizer": True, "train_micro_batch_size_per_gpu": len(INPUTS), "gradient_accumulation_steps": 1,
                   "bf16": {"enabled": bool(case.get("bf16"))}}
         return Accelerator(deepspeed_plugin=DeepSpeedPlugin(hf_ds_config=config), mixed_precision="bf16" if case.get("bf16") else "no")
-    # The reference shards on accelerators only; told that the ranks have some, it shards on CPUs in the same way.
+    # Accelerate shards on accelerators only; told that the ranks have some, it shards on CPUs in the same way.
     PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
     _flat_param.FlatParamHandle.to_cpu = lambda self: contextlib.nullcontext()  # where they are
     begin = FullyShardedDataParallel.__init__

@@ -2,7 +2,7 @@
 # Datasets, and those of tensors. Each kind is a function that makes a `Dataset`.
 
 @doc """
-Items by number, from 1: `length(dataset)`, `dataset[i]`, `dataset[2:5]`; or a stream, which only a loader reads.
+A map-style dataset has indices from 1: `length(dataset)`, `dataset[i]`, `dataset[2:5]`. Only a loader reads an iterable one.
 
     Dataset(object; by_batch = false)
 
@@ -75,7 +75,7 @@ function Base.vcat(datasets::Dataset...)
 end
 """    as_stream(dataset; seed = nothing)
 
-Items by number as a stream: in the order of their numbers, or with a seed in another order in each epoch."""
+A map-style dataset as a stream: in the order of the indices, or with a seed in another order in each epoch."""
 as_stream(dataset::Dataset; seed = nothing) =
     reading(made(Dataset, out -> LibAccel.accel_dataset_as_stream(dataset, something(seed, LibAccel.ACCEL_UNSET_INT64), out)), dataset)
 
@@ -104,7 +104,7 @@ Base.firstindex(::Dataset) = 1
 Base.lastindex(dataset::Dataset) = length(dataset)
 Base.iterate(dataset::Dataset, index = 1) = index > length(dataset) ? nothing : (dataset[index], index + 1)
 Base.eltype(::Type{Dataset}) = Any
-"""What was left out when files were opened: malformed rows where that was asked for, and files that are not images."""
+"""The number of rows that were left out when files were opened: malformed rows where that was asked for, and files that are not images."""
 num_skipped(dataset::Dataset) = counted(LibAccel.accel_dataset_num_skipped(dataset), "accel_dataset_num_skipped")
 
 describe(io::IO, dataset::Dataset) = print(io, "Dataset(", how_many(LibAccel.accel_dataset_length(dataset), "items"), ")")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Items that Julia makes: by number, or one after another. They are made on the thread of the call that wants them.
+# Datasets that Julia makes: map-style or iterable. They are made on the thread of the call that wants them.
 
 """An array whose value is a tensor over its memory."""
 struct ArrayItem
@@ -46,7 +46,7 @@ function Dataset(object; by_batch::Bool = false)
     return dataset
 end
 
-"""What reads a stream: an iterator, and what `iterate` gave last."""
+"""A reader of a stream: an iterator, and what `iterate` gave last."""
 mutable struct Reader
     items::Any
     last::Any
@@ -105,8 +105,8 @@ skip_callback() = @cfunction(run_skip, Int64, (Int64, Int64, Ptr{Cvoid}))
 """    StreamDataset(iterator)
     StreamDataset(; length = nothing, num_shards = 1) do epoch, shards ... end
 
-Items one after another. The function gives what is iterated in an epoch, from 0: the same items for the same arguments. Of a stream
-with several shards each rank reads some, those in the range `shards`. A vector is resumed without reading what was read."""
+Items one after another. The function gives what is iterated in an epoch, from 0: the same items for the same arguments. In a stream with
+several shards each rank reads some, those in the range `shards`. A vector is resumed without reading what was read."""
 function StreamDataset(begin_epoch::Function; length = nothing, num_shards::Integer = 1)
     dataset = made(Dataset, out -> LibAccel.accel_dataset_create_stream(begin_callback(), next_callback(), skip_callback(), destroy(),
         keep(Stream(begin_epoch, num_shards)), destroy(), something(length, LibAccel.ACCEL_UNSET_INT64), num_shards, out))

@@ -87,13 +87,13 @@ not change it.
 - `step_scheduler_with_optimizer`: 1: a scheduler steps only when its optimizer did. Default 1
 - `split_batches`: 1: a loader's batch is shared by the ranks instead of one each. Default 0
 - `debug`: 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0
-- `true_divisor`: 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0
+- `true_divisor`: 1: a short last window is divided by its own length; 0, as in Accelerate: by gradient_accumulation_steps. Default 0
 - `keep_output_dtype`: 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
 - `timeout_ms`: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000
 - `process_index`: The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
-- `num_processes`: In [1, inf). Default: WORLD_SIZE and its like
-- `local_process_index`: In [0, inf). Default: LOCAL_RANK and its like
-- `local_num_processes`: In [1, inf). Default: LOCAL_WORLD_SIZE and its like
+- `num_processes`: The number of ranks. In [1, inf). Default: WORLD_SIZE and its like
+- `local_process_index`: The rank on this host. In [0, inf). Default: LOCAL_RANK and its like
+- `local_num_processes`: The number of ranks on this host. In [1, inf). Default: LOCAL_WORLD_SIZE and its like
 - `main_process_ip`: The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default \"127.0.0.1\"
 - `main_process_port`: The port at which they meet. In [0, 65535]. Variable MASTER_PORT. Default 29500
 - `device_placement`: 1: prepare puts models and batches on the device. Default 1
@@ -111,7 +111,7 @@ not change it.
 - `context_parallel_size`: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1
 - `tensor_parallel_size`: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
 - `device_plugins`: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
-- `embedded`: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
+- `embedded`: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with at most 64 MiB, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
 - `expert_parallel_size`: Ranks that have different experts of a layer, of those of one copy of the model: a divisor of data_parallel_shard_size x context_parallel_size x tensor_parallel_size. They are the last axis of a second grid over the ranks of the mesh, pipeline, replicate, expert_shard, expert. In [1, inf). Variable PARALLELISM_CONFIG_EP_SIZE. Default 1
 - `backend`: The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"
 """
@@ -134,13 +134,13 @@ those of the job, whose accumulation settings become the new ones for both.
 - `step_scheduler_with_optimizer`: 1: a scheduler steps only when its optimizer did. Default 1
 - `split_batches`: 1: a loader's batch is shared by the ranks instead of one each. Default 0
 - `debug`: 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0
-- `true_divisor`: 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0
+- `true_divisor`: 1: a short last window is divided by its own length; 0, as in Accelerate: by gradient_accumulation_steps. Default 0
 - `keep_output_dtype`: 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
 - `timeout_ms`: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000
 - `process_index`: The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
-- `num_processes`: In [1, inf). Default: WORLD_SIZE and its like
-- `local_process_index`: In [0, inf). Default: LOCAL_RANK and its like
-- `local_num_processes`: In [1, inf). Default: LOCAL_WORLD_SIZE and its like
+- `num_processes`: The number of ranks. In [1, inf). Default: WORLD_SIZE and its like
+- `local_process_index`: The rank on this host. In [0, inf). Default: LOCAL_RANK and its like
+- `local_num_processes`: The number of ranks on this host. In [1, inf). Default: LOCAL_WORLD_SIZE and its like
 - `main_process_ip`: The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default \"127.0.0.1\"
 - `main_process_port`: The port at which they meet. In [0, 65535]. Variable MASTER_PORT. Default 29500
 - `device_placement`: 1: prepare puts models and batches on the device. Default 1
@@ -158,7 +158,7 @@ those of the job, whose accumulation settings become the new ones for both.
 - `context_parallel_size`: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1
 - `tensor_parallel_size`: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
 - `device_plugins`: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
-- `embedded`: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
+- `embedded`: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with at most 64 MiB, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
 - `expert_parallel_size`: Ranks that have different experts of a layer, of those of one copy of the model: a divisor of data_parallel_shard_size x context_parallel_size x tensor_parallel_size. They are the last axis of a second grid over the ranks of the mesh, pipeline, replicate, expert_shard, expert. In [1, inf). Variable PARALLELISM_CONFIG_EP_SIZE. Default 1
 - `backend`: The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"
 """
@@ -366,7 +366,7 @@ broadcast_objects_async(state::State, objects; from = 0) =
 Pads one dimension of each tensor to its largest size over all ranks.
 
 - `value`: A tensor or a tree of tensors, with equally many dimensions on all ranks.
-- `pad_index`: What is filled in.
+- `pad_index`: The value that is filled in.
 - `pad_first`: 1: before the data instead of after it.
 
 Gives: The padded tree.
@@ -380,7 +380,7 @@ pad_across_processes(state::State, value; dim = 1, pad_index = 0, pad_first = fa
 Pads one dimension of each tensor to its largest size over all ranks.
 
 - `value`: A tensor or a tree of tensors, with equally many dimensions on all ranks.
-- `pad_index`: What is filled in.
+- `pad_index`: The value that is filled in.
 - `pad_first`: 1: before the data instead of after it.
 
 Gives: The padded tree.
@@ -554,8 +554,8 @@ Mesh(state::State, axes, sizes) =
 """
     Base.size(mesh, axes)
 
-The number of ranks along an axis, or along several. Of a state's mesh these are the sizes that its options have, and
-for one that they left open what was found; accel_state_describe() says where each came from.
+The number of ranks along an axis, or along several. A state's mesh has the sizes of its options, and computed sizes
+where they are unset; accel_state_describe() says where each came from.
 
 - `axes`: A name, or several that are separated by commas: their product.
 
@@ -634,8 +634,8 @@ slice_tensors(value, rows::AbstractUnitRange) =
 """
     pad_input_tensors(value, num_processes; dim = 1)
 
-Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number. (The
-reference adds another number of rows for many sizes.)
+Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number. (Accelerate
+adds another number of rows for many sizes.)
 
 - `value`: Any.
 - `num_processes`: By what the size is to be divided; at least 1.
@@ -682,7 +682,7 @@ The memory of an accelerator in bytes.
 
 - `device`: The device.
 
-Gives: A map with \"allocated\" and \"peak_allocated\" (by tensors), \"reserved\" and \"peak_reserved\" (by the allocator, which keeps memory for later tensors), and \"free\" and \"total\" (of the device), which are NONE when it does not tell.
+Gives: A map with \"allocated\" and \"peak_allocated\" (by tensors), \"reserved\" and \"peak_reserved\" (by the allocator, which keeps memory for later tensors), and \"free\" and \"total\" (of the device), which are NONE when the device does not report them.
 """
 device_memory(device) =
     result(out -> LibAccel.accel_device_memory(Ref(as_device(device)), out))::Map
@@ -704,7 +704,7 @@ Describes a device and its abilities.
 
 - `device`: The device.
 
-Gives: A map: \"name\" (\"cuda:0\"), \"type\" (\"cuda\"), \"index\", \"count\" (of devices of the type), \"total_memory\" (bytes, NONE when it does not tell), \"dtypes\" (a list of the names of those that it computes with; all when it does not tell).
+Gives: A map: \"name\" (\"cuda:0\"), \"type\" (\"cuda\"), \"index\", \"count\" (of devices of the type), \"total_memory\" (bytes, NONE when it is not reported), \"dtypes\" (a list of the names of those that it computes with; all when they are not reported).
 """
 device_properties(device) =
     result(out -> LibAccel.accel_device_properties(Ref(as_device(device)), out))::Map
@@ -790,7 +790,7 @@ iscontiguous(tensor::Tensor) =
 """
     requires_grad!(tensor, requires_grad = true)
 
-Sets whether gradients are kept.
+Sets whether gradients are saved in the tensor.
 
 - `requires_grad`: 1 or 0.
 """
@@ -905,7 +905,7 @@ dot product attention.
 - `num_heads`: Sizes.
 - `causal`: 1: a position sees only earlier ones.
 - `bias`: 1 or 0.
-- `dropout`: Of the attention weights.
+- `dropout`: The rate of the dropout of attention weights.
 """
 Attention(embed_dim, num_heads; causal = false, bias = true, dropout = 0.0) =
     made(Model, out -> LibAccel.accel_module_attention(embed_dim, num_heads, causal, bias, dropout, out))
@@ -922,7 +922,7 @@ output are [..., hidden_size]. Ranks may have different experts (accel_expert_pa
 - `hidden_size`: Sizes.
 - `intermediate_size`: Sizes.
 - `num_experts`: The number of experts.
-- `experts_per_token`: Of each token, in [1, num_experts].
+- `experts_per_token`: The number of experts that each token takes, in [1, num_experts].
 - `balance_rate`: By how much the bias of an expert, which is added to its share where experts are chosen and nowhere else, moves after each step of a prepared optimizer, up if it had fewer tokens than the mean and down if it had more (DeepSeek-AI, \"DeepSeek-V3\", 2024), such as 0.001. It is the buffer expert_bias. 0: there is none.
 """
 MixtureOfExperts(hidden_size, intermediate_size, num_experts, experts_per_token; balance_rate = 0.0) =
@@ -933,12 +933,12 @@ MixtureOfExperts(hidden_size, intermediate_size, num_experts, experts_per_token;
 
 weight [out_channels, in_channels / groups, kernel, kernel].
 
-- `in_channels`: As in torch.nn.Conv2d, the same in both directions.
-- `out_channels`: As in torch.nn.Conv2d, the same in both directions.
-- `kernel`: As in torch.nn.Conv2d, the same in both directions.
-- `stride`: As in torch.nn.Conv2d, the same in both directions.
-- `padding`: As in torch.nn.Conv2d, the same in both directions.
-- `groups`: As in torch.nn.Conv2d, the same in both directions.
+- `in_channels`: Same as in torch.nn.Conv2d, equal in both directions.
+- `out_channels`: Same as in torch.nn.Conv2d, equal in both directions.
+- `kernel`: Same as in torch.nn.Conv2d, equal in both directions.
+- `stride`: Same as in torch.nn.Conv2d, equal in both directions.
+- `padding`: Same as in torch.nn.Conv2d, equal in both directions.
+- `groups`: Same as in torch.nn.Conv2d, equal in both directions.
 - `bias`: 1 or 0.
 """
 Conv2d(in_channels, out_channels, kernel; stride = 1, padding = 0, groups = 1, bias = true) =
@@ -992,16 +992,16 @@ which are \"gemma2\", \"gemma3_text\", \"gpt2\", \"gpt_neox\", \"llama\", \"mist
 logits [batch, length, vocabulary]. They also take \"past_key_values\", keys and values of earlier tokens, and then
 computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then
 [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head size].
-What a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are
-not copied. They also take \"attention_mask\" [batch, earlier length + length] (1: a token, 0: padding) and \"position_ids\"
-[batch, length]. With experts and `output_router_logits` the output is a list, whose last is the loss of the routers,
-times `router_aux_loss_coef`. Encoders, which are \"bert\", \"distilbert\" and \"roberta\", take \"input_ids\", \"attention_mask\"
-(1: a token, 0: padding; all are tokens by default), \"token_type_ids\" and \"position_ids\", each [batch, length].
-`architectures` of the configuration says what they give: a \"BertModel\" [hidden states [batch, length, hidden size],
-pooled [batch, hidden size]], a \"DistilBertModel\" the hidden states; a \"BertForMaskedLM\" scores of the vocabulary for
-each token; \"BertForSequenceClassification\" scores of classes for each sequence, \"BertForTokenClassification\" for each
-token; and \"BertForQuestionAnswering\" [scores of the first token of the answer, of the last one]. Names of parameters
-are those of transformers.
+The cache that a call returned can be continued several times, and may have memory behind it, so that tokens of a later
+call are not copied. They also take \"attention_mask\" [batch, earlier length + length] (1: a token, 0: padding) and
+\"position_ids\" [batch, length]. With experts and `output_router_logits` the output is a list, whose last is the loss of
+the routers, times `router_aux_loss_coef`. Encoders, which are \"bert\", \"distilbert\" and \"roberta\", take \"input_ids\",
+\"attention_mask\" (1: a token, 0: padding; all are tokens by default), \"token_type_ids\" and \"position_ids\", each [batch,
+length]. `architectures` of the configuration says what they give: a \"BertModel\" [hidden states [batch, length, hidden
+size], pooled [batch, hidden size]], a \"DistilBertModel\" the hidden states; a \"BertForMaskedLM\" logits of the vocabulary
+for each token; \"BertForSequenceClassification\" logits of classes for each sequence, \"BertForTokenClassification\" for
+each token; and \"BertForQuestionAnswering\" [logits of the first token of the answer, of the last one]. Names of
+parameters are those of transformers.
 
 - `config`: The path of a config.json, or the JSON text itself.
 """
@@ -1035,16 +1035,16 @@ from_folder(folder::AbstractString; options...) =
     generate(on_tokens, model, input_ids; attention_mask = nothing, options...)
 
 Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its keys and
-values of earlier tokens are kept between the steps. An encoder-decoder reads the input once, and its decoder adds
+values of earlier tokens are cached between the steps. An encoder-decoder reads the input once, and its decoder adds
 tokens to options.decoder_tokens.
 
 - `max_new_tokens`: The most tokens that a sequence gets. In [1, inf). Default 20
 - `sample`: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0
-- `temperature`: Scores are divided by it. In (0, inf). Default 1
+- `temperature`: Logits are divided by it. In (0, inf). Default 1
 - `top_k`: Only so many most likely tokens; 0: all. In [0, inf). Default 0
 - `top_p`: Only the most likely tokens that have this probability together (Holtzman et al., \"The Curious Case of Neural Text Degeneration\", 2020). In (0, 1]. Default 1
 - `min_p`: Only tokens with this part of the probability of the most likely one (Nguyen et al., \"Turning Up the Heat\", 2024). In [0, 1]. Default 0
-- `repetition_penalty`: Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1
+- `repetition_penalty`: Logits of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1
 - `seed`: The seed of the draws. In [0, inf). Default: the default generator of the device goes on
 - `pad_token`: Stands behind the end of a sequence. In [0, inf). Default 0
 - `stop_tokens`: A list of INT: tokens that end a sequence. Default: none
@@ -1058,7 +1058,7 @@ tokens to options.decoder_tokens.
 - `suppress_tokens`: A list of INT: tokens that are never chosen. Default: none
 - `begin_suppress_tokens`: A list of INT: tokens that are not chosen first. Default: none
 
-Gives: A map: \"tokens\" int64 [batch, length + new], of an encoder-decoder [batch, decoder_tokens + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
+Gives: A map: \"tokens\" int64 [batch, length + new], of an encoder-decoder [batch, decoder_tokens + new], and \"log_probabilities\" float32 [batch, new], of each new token by the logits after the penalty.
 """
 generate(on_tokens::Union{Function,Nothing}, model::Model, input_ids::Tensor; attention_mask::Union{Tensor,Nothing} = nothing, options...) =
     result(out -> with_options(given -> LibAccel.accel_module_generate(model, input_ids, something(attention_mask, C_NULL), given, on_tokens === nothing ? C_NULL : generated_callback(), on_tokens === nothing ? C_NULL : keep(on_tokens, model), on_tokens === nothing ? C_NULL : destroy(), out), LibAccel.accel_generate_options_t; options...))::Map
@@ -1069,7 +1069,7 @@ generate(on_tokens::Union{Function,Nothing}, model::Model, input_ids::Tensor; at
 An encoder whose hidden states become one vector for each sequence. It takes the encoder's inputs and gives [batch,
 hidden size]; padding does not count.
 
-- `pooling`: Default MEAN
+- `pooling`: How token embeddings become one. Default MEAN
 - `normalize`: 1: vectors have the length 1. Default 1
 """
 SentenceEmbedding(encoder::Model; options...) =
@@ -1083,7 +1083,7 @@ every sequence in one call of the model; their keys and values are in blocks of 
 beginning share.
 
 - `max_sequences`: The most sequences that get tokens in one step; others wait. In [1, 65536]. Default 16
-- `max_cached_tokens`: The most tokens whose keys and values are kept, of all sequences together; 0: as many as the sequences need. A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0
+- `max_cached_tokens`: The most tokens whose keys and values are cached, of all sequences together; 0: as many as the sequences need. A sequence waits until its prompt and its new tokens have room. In [0, inf). Default 0
 - `max_prompt_tokens`: The most tokens of prompts that one step computes: long prompts are computed in several steps, so that the tokens of other sequences do not wait for them. In [1, inf). Default 512
 - `reuse_prompts`: 1: keys and values of sequences that have ended stay while there is room, and a prompt that begins as an earlier one does is computed from there on. Default 1
 """
@@ -1097,11 +1097,11 @@ Adds a sequence, which waits for the next step that has room.
 
 - `max_new_tokens`: The most tokens that a sequence gets. In [1, inf). Default 20
 - `sample`: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0
-- `temperature`: Scores are divided by it. In (0, inf). Default 1
+- `temperature`: Logits are divided by it. In (0, inf). Default 1
 - `top_k`: Only so many most likely tokens; 0: all. In [0, inf). Default 0
 - `top_p`: Only the most likely tokens that have this probability together (Holtzman et al., \"The Curious Case of Neural Text Degeneration\", 2020). In (0, 1]. Default 1
 - `min_p`: Only tokens with this part of the probability of the most likely one (Nguyen et al., \"Turning Up the Heat\", 2024). In [0, 1]. Default 0
-- `repetition_penalty`: Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1
+- `repetition_penalty`: Logits of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1
 - `seed`: The seed of the draws. In [0, inf). Default: the default generator of the device goes on
 - `pad_token`: Stands behind the end of a sequence. In [0, inf). Default 0
 - `stop_tokens`: A list of INT: tokens that end a sequence. Default: none
@@ -1126,7 +1126,7 @@ add_sequence!(batch::GenerationBatch, input_ids::Tensor; options...) =
 Computes the next token of each sequence: sequences that wait and have room begin, and all are computed in one call of
 the model.
 
-Gives: A list with a map for each new token, in the order of each sequence: INT \"id\", of the sequence, INT \"token\", DOUBLE \"log_probability\" by the scores after the penalty, and STRING \"end\": \"\" while the sequence goes on, \"stop\" with a stop token or sequence, \"length\" with the last of max_new_tokens or the last position of the model. A sequence whose scores are not finite ends with \"failed\", no token and STRING \"error\". The list is empty while only prompts were computed, or nothing is left to do, which accel_generation_batch_info() tells.
+Gives: A list with a map for each new token, in the order of each sequence: INT \"id\", of the sequence, INT \"token\", DOUBLE \"log_probability\" by the logits after the penalty, and STRING \"end\": \"\" while the sequence goes on, \"stop\" with a stop token or sequence, \"length\" with the last of max_new_tokens or the last position of the model. A sequence whose logits are not finite ends with \"failed\", no token and STRING \"error\". The list is empty while only prompts were computed, or nothing is left to do, which accel_generation_batch_info() tells.
 """
 step_sequences!(batch::GenerationBatch) =
     result(out -> LibAccel.accel_generation_batch_step(batch, out))
@@ -1136,7 +1136,7 @@ step_sequences!(batch::GenerationBatch) =
 
 Ends a sequence, which gets no further tokens: also while another thread runs a step, whose token of it may still come.
 
-- `id`: What accel_generation_batch_add() gave.
+- `id`: The id from accel_generation_batch_add().
 """
 cancel_sequence!(batch::GenerationBatch, id) =
     (LibAccel.accel_generation_batch_cancel(batch, id); batch)
@@ -1144,7 +1144,7 @@ cancel_sequence!(batch::GenerationBatch, id) =
 """
     generation_counts(batch)
 
-Tells how much a batch has to do.
+The work that a batch has.
 
 Gives: A map of INT: \"running\" and \"waiting\" sequences, \"cached_tokens\" whose keys and values have room, \"reused_tokens\" of prompts that were not computed, and \"guessed_tokens\" and \"accepted_tokens\" of the guesses, since the batch was made.
 """
@@ -1220,7 +1220,7 @@ unmerge_adapters!(model::Model) =
 """
     remove_adapter!(model, name)
 
-Removes an adapter. What was trained beside it stays.
+Removes an adapter. Parameters that were trained beside it stay.
 
 - `name`: One of its adapters.
 """
@@ -1269,12 +1269,12 @@ load_torchscript(path::AbstractString; options...) =
 
 A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and
 torch._inductor.aoti_compile_and_package() make it. It needs no Python and no compiler. A package is a program: load
-only what you trust. What it says of its LibTorch, processor and device is read before its code is loaded. The module
-takes and returns what the model did: tensors, lists and maps. Inputs are checked before each call: by what `accel
-compile` wrote into the package, or else by the code itself. Dimensions that were compiled as dynamic ones may have any
-size in their range; numbers and texts are fixed. Results have no gradient history. The parameters and buffers are in a
-tree with the names of the model; loading a state dict, or moving them to other memory, changes what the next call
-computes with. Their dtypes, shapes and device are those of the code.
+only what you trust. Its metadata (LibTorch, processor, device) is checked before its code is loaded. The module takes
+and returns what the model did: tensors, lists and maps. Inputs are checked before each call: by what `accel compile`
+wrote into the package, or else by the code itself. Dimensions that were compiled as dynamic ones may have any size in
+their range; numbers and texts are fixed. Results have no gradient history. The parameters and buffers are in a tree
+with the names of the model; loading a state dict, or moving them to other memory, changes what the next call computes
+with. Their dtypes, shapes and device are those of the code.
 
 - `path`: The file.
 - `model_name`: The model, of a package with several. Default: its only one
@@ -1360,7 +1360,7 @@ retie_parameters!(model::Model, tied_params) =
 
 The names in a map of sizes that have nothing below them.
 
-- `sizes`: What accel_compute_module_sizes() gave.
+- `sizes`: The map of accel_compute_module_sizes().
 
 Gives: A list of names.
 """
@@ -1387,7 +1387,7 @@ Reads a max_memory, or measures one.
 
 - `max_memory`: A map, or NONE.
 
-Gives: A map place -> bytes, in the order in which places are filled: accelerators by number, other devices, \"cpu\", \"disk\". Accelerators that do not tell their free memory are left out, and so is the CPU beside \"mps\", which has its memory. Other accelerators that share the memory of the host are measured like those with memory of their own.
+Gives: A map place -> bytes, in the order in which places are filled: accelerators by number, other devices, \"cpu\", \"disk\". Accelerators that do not report their free memory are left out, and so is the CPU beside \"mps\", which has its memory. Other accelerators that share the memory of the host are measured like those with memory of their own.
 """
 get_max_memory(max_memory = nothing) =
     result(out -> lend(max_memory -> LibAccel.accel_get_max_memory(something(max_memory, C_NULL), out), max_memory))::Map
@@ -1463,7 +1463,7 @@ set_forward!(forward::Function, model::Model) =
 
 Removes a hook. It may be removed while it runs.
 
-- `id`: What accel_module_add_hook() gave.
+- `id`: The id from accel_module_add_hook().
 """
 remove_hook!(model::Model, id) =
     (LibAccel.accel_module_remove_hook(model, id); model)
@@ -1513,7 +1513,7 @@ add_child!(model::Model, name, child::Model) =
 Puts another tensor in the place of a parameter or buffer, which keeps its place in the state dict. Do this before the
 module is prepared and before it is given to an optimizer: both keep the former tensor.
 
-- `name`: Of a parameter or buffer directly below it.
+- `name`: The name of a parameter or buffer directly below it.
 """
 replace_tensor!(model::Model, name, tensor::Tensor) =
     (LibAccel.accel_module_replace_tensor(model, string(name), tensor); model)
@@ -1521,9 +1521,9 @@ replace_tensor!(model::Model, name, tensor::Tensor) =
 """
     replace_child!(model, name, child)
 
-Puts another module in the place of a child, which keeps its place in the state dict. As above.
+Puts another module in the place of a child, which keeps its place in the state dict. See above.
 
-- `name`: Of a child.
+- `name`: The name of a child.
 """
 replace_child!(model::Model, name, child::Model) =
     (LibAccel.accel_module_replace_child(model, string(name), child); model)
@@ -1531,9 +1531,9 @@ replace_child!(model::Model, name, child::Model) =
 """
     Base.delete!(model, name)
 
-Takes a parameter, buffer or child away from a module. As above.
+Takes a parameter, buffer or child away from a module. See above.
 
-- `name`: Of what is directly below it.
+- `name`: The name of a parameter, buffer or child directly below it.
 """
 Base.delete!(model::Model, name) =
     (LibAccel.accel_module_remove(model, string(name)); model)
@@ -1625,13 +1625,13 @@ istraining(model::Model) =
 
 AdamW over the parameters of a module.
 
-- `lr`: In [0, inf). Default 1e-3
-- `beta1`: In [0, 1). Default 0.9
-- `beta2`: In [0, 1). Default 0.999
-- `eps`: In [0, inf). Default 1e-8
-- `weight_decay`: In [0, inf). Default: 0 for Adam, 0.01 for AdamW
-- `amsgrad`: Default 0
-- `maximize`: Default 0
+- `lr`: The learning rate. In [0, inf). Default 1e-3
+- `beta1`: The decay of the mean of gradients. In [0, 1). Default 0.9
+- `beta2`: The decay of the mean of squared gradients. In [0, 1). Default 0.999
+- `eps`: Added to the denominator. In [0, inf). Default 1e-8
+- `weight_decay`: The weight decay. In [0, inf). Default: 0 for Adam, 0.01 for AdamW
+- `amsgrad`: 1: divides by the largest mean of squared gradients so far. Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 AdamW(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_adamw(something(model, C_NULL), given, out), LibAccel.accel_adam_options_t; options...))
@@ -1641,13 +1641,13 @@ AdamW(model::Union{Model,Nothing}; options...) =
 
 Adam; everything else as accel_optimizer_adamw().
 
-- `lr`: In [0, inf). Default 1e-3
-- `beta1`: In [0, 1). Default 0.9
-- `beta2`: In [0, 1). Default 0.999
-- `eps`: In [0, inf). Default 1e-8
-- `weight_decay`: In [0, inf). Default: 0 for Adam, 0.01 for AdamW
-- `amsgrad`: Default 0
-- `maximize`: Default 0
+- `lr`: The learning rate. In [0, inf). Default 1e-3
+- `beta1`: The decay of the mean of gradients. In [0, 1). Default 0.9
+- `beta2`: The decay of the mean of squared gradients. In [0, 1). Default 0.999
+- `eps`: Added to the denominator. In [0, inf). Default 1e-8
+- `weight_decay`: The weight decay. In [0, inf). Default: 0 for Adam, 0.01 for AdamW
+- `amsgrad`: 1: divides by the largest mean of squared gradients so far. Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 Adam(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_adam(something(model, C_NULL), given, out), LibAccel.accel_adam_options_t; options...))
@@ -1657,12 +1657,12 @@ Adam(model::Union{Model,Nothing}; options...) =
 
 Stochastic gradient descent; everything else as accel_optimizer_adamw().
 
-- `lr`: In [0, inf). Default 1e-3
-- `momentum`: In [0, inf). Default 0
-- `dampening`: In [0, inf). Default 0
-- `weight_decay`: In [0, inf). Default 0
-- `nesterov`: Default 0
-- `maximize`: Default 0
+- `lr`: The learning rate. In [0, inf). Default 1e-3
+- `momentum`: The momentum. In [0, inf). Default 0
+- `dampening`: The dampening of the momentum. In [0, inf). Default 0
+- `weight_decay`: The weight decay. In [0, inf). Default 0
+- `nesterov`: 1: Nesterov momentum. Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 SGD(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_sgd(something(model, C_NULL), given, out), LibAccel.accel_sgd_options_t; options...))
@@ -1672,12 +1672,12 @@ SGD(model::Union{Model,Nothing}; options...) =
 
 Adagrad.
 
-- `lr`: In [0, inf). Default 1e-2
-- `lr_decay`: In [0, inf). Default 0
-- `weight_decay`: In [0, inf). Default 0
-- `initial_accumulator_value`: In [0, inf). Default 0
-- `eps`: In [0, inf). Default 1e-10
-- `maximize`: Default 0
+- `lr`: The learning rate. In [0, inf). Default 1e-2
+- `lr_decay`: The decay of the learning rate over the steps. In [0, inf). Default 0
+- `weight_decay`: The weight decay. In [0, inf). Default 0
+- `initial_accumulator_value`: The initial sum of squared gradients. In [0, inf). Default 0
+- `eps`: Added to the denominator. In [0, inf). Default 1e-10
+- `maximize`: 1: maximizes the objective. Default 0
 """
 Adagrad(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_adagrad(something(model, C_NULL), given, out), LibAccel.accel_adagrad_options_t; options...))
@@ -1687,13 +1687,13 @@ Adagrad(model::Union{Model,Nothing}; options...) =
 
 RMSprop.
 
-- `lr`: In [0, inf). Default 1e-2
-- `alpha`: In [0, inf). Default 0.99
-- `eps`: In [0, inf). Default 1e-8
-- `weight_decay`: In [0, inf). Default 0
-- `momentum`: In [0, inf). Default 0
-- `centered`: Default 0
-- `maximize`: Default 0
+- `lr`: The learning rate. In [0, inf). Default 1e-2
+- `alpha`: The decay of the mean of squared gradients. In [0, inf). Default 0.99
+- `eps`: Added to the denominator. In [0, inf). Default 1e-8
+- `weight_decay`: The weight decay. In [0, inf). Default 0
+- `momentum`: The momentum. In [0, inf). Default 0
+- `centered`: 1: subtracts the squared mean of gradients. Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 RMSprop(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_rmsprop(something(model, C_NULL), given, out), LibAccel.accel_rmsprop_options_t; options...))
@@ -1703,12 +1703,12 @@ RMSprop(model::Union{Model,Nothing}; options...) =
 
 Adamax.
 
-- `lr`: In [0, inf). Default 2e-3
-- `beta1`: In [0, 1). Default 0.9
-- `beta2`: In [0, 1). Default 0.999
-- `eps`: In [0, inf). Default 1e-8
-- `weight_decay`: In [0, inf). Default 0
-- `maximize`: Default 0
+- `lr`: The learning rate. In [0, inf). Default 2e-3
+- `beta1`: The decay of the mean of gradients. In [0, 1). Default 0.9
+- `beta2`: The decay of the largest gradient. In [0, 1). Default 0.999
+- `eps`: Added to the denominator. In [0, inf). Default 1e-8
+- `weight_decay`: The weight decay. In [0, inf). Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 Adamax(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_adamax(something(model, C_NULL), given, out), LibAccel.accel_adamax_options_t; options...))
@@ -1718,14 +1718,14 @@ Adamax(model::Union{Model,Nothing}; options...) =
 
 NAdam.
 
-- `lr`: In [0, inf). Default 2e-3
-- `beta1`: In [0, 1). Default 0.9
-- `beta2`: In [0, 1). Default 0.999
-- `eps`: In [0, inf). Default 1e-8
-- `weight_decay`: In [0, inf). Default 0
-- `momentum_decay`: In [0, inf). Default 4e-3
+- `lr`: The learning rate. In [0, inf). Default 2e-3
+- `beta1`: The decay of the mean of gradients. In [0, 1). Default 0.9
+- `beta2`: The decay of the mean of squared gradients. In [0, 1). Default 0.999
+- `eps`: Added to the denominator. In [0, inf). Default 1e-8
+- `weight_decay`: The weight decay. In [0, inf). Default 0
+- `momentum_decay`: The decay of the momentum over the steps. In [0, inf). Default 4e-3
 - `decoupled_weight_decay`: 1: as in AdamW. Default 0
-- `maximize`: Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 NAdam(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_nadam(something(model, C_NULL), given, out), LibAccel.accel_nadam_options_t; options...))
@@ -1735,13 +1735,13 @@ NAdam(model::Union{Model,Nothing}; options...) =
 
 RAdam.
 
-- `lr`: In [0, inf). Default 1e-3
-- `beta1`: In [0, 1). Default 0.9
-- `beta2`: In [0, 1). Default 0.999
-- `eps`: In [0, inf). Default 1e-8
-- `weight_decay`: In [0, inf). Default 0
+- `lr`: The learning rate. In [0, inf). Default 1e-3
+- `beta1`: The decay of the mean of gradients. In [0, 1). Default 0.9
+- `beta2`: The decay of the mean of squared gradients. In [0, 1). Default 0.999
+- `eps`: Added to the denominator. In [0, inf). Default 1e-8
+- `weight_decay`: The weight decay. In [0, inf). Default 0
 - `decoupled_weight_decay`: 1: as in AdamW. Default 0
-- `maximize`: Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 RAdam(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_radam(something(model, C_NULL), given, out), LibAccel.accel_radam_options_t; options...))
@@ -1751,11 +1751,11 @@ RAdam(model::Union{Model,Nothing}; options...) =
 
 Lion.
 
-- `lr`: In [0, inf). Default 1e-4
-- `beta1`: In [0, 1). Default 0.9
-- `beta2`: In [0, 1). Default 0.99
-- `weight_decay`: In [0, inf). Default 0
-- `maximize`: Default 0
+- `lr`: The learning rate. In [0, inf). Default 1e-4
+- `beta1`: The share of the momentum in an update. In [0, 1). Default 0.9
+- `beta2`: The decay of the momentum. In [0, 1). Default 0.99
+- `weight_decay`: The weight decay. In [0, inf). Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 Lion(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_lion(something(model, C_NULL), given, out), LibAccel.accel_lion_options_t; options...))
@@ -1765,12 +1765,12 @@ Lion(model::Union{Model,Nothing}; options...) =
 
 LAMB.
 
-- `lr`: In [0, inf). Default 1e-3
-- `beta1`: In [0, 1). Default 0.9
-- `beta2`: In [0, 1). Default 0.999
-- `eps`: In [0, inf). Default 1e-6
-- `weight_decay`: In [0, inf). Default 0.01
-- `maximize`: Default 0
+- `lr`: The learning rate. In [0, inf). Default 1e-3
+- `beta1`: The decay of the mean of gradients. In [0, 1). Default 0.9
+- `beta2`: The decay of the mean of squared gradients. In [0, 1). Default 0.999
+- `eps`: Added to the denominator. In [0, inf). Default 1e-6
+- `weight_decay`: The weight decay. In [0, inf). Default 0.01
+- `maximize`: 1: maximizes the objective. Default 0
 """
 LAMB(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_lamb(something(model, C_NULL), given, out), LibAccel.accel_lamb_options_t; options...))
@@ -1780,13 +1780,13 @@ LAMB(model::Union{Model,Nothing}; options...) =
 
 Adafactor.
 
-- `lr`: In [0, inf). Default 1e-2
+- `lr`: The learning rate. In [0, inf). Default 1e-2
 - `beta2_decay`: In (-inf, 0]. Default -0.8
-- `eps1`: In [0, inf). Default: the epsilon of the dtype
-- `eps2`: In [0, inf). Default 1e-3
+- `eps1`: Added to squared gradients. In [0, inf). Default: the epsilon of the dtype
+- `eps2`: The least root mean square of a parameter, which scales its rate. In [0, inf). Default 1e-3
 - `d`: Clips the root mean square of a step. In [1, inf). Default 1
-- `weight_decay`: In [0, inf). Default 0
-- `maximize`: Default 0
+- `weight_decay`: The weight decay. In [0, inf). Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 Adafactor(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_adafactor(something(model, C_NULL), given, out), LibAccel.accel_adafactor_options_t; options...))
@@ -1796,16 +1796,16 @@ Adafactor(model::Union{Model,Nothing}; options...) =
 
 Muon. Only for matrices: biases, norms and embeddings belong to an AdamW beside it.
 
-- `lr`: In [0, inf). Default 1e-3
-- `weight_decay`: In [0, inf). Default 0.1
-- `momentum`: In [0, inf). Default 0.95
+- `lr`: The learning rate. In [0, inf). Default 1e-3
+- `weight_decay`: The weight decay. In [0, inf). Default 0.1
+- `momentum`: The momentum. In [0, inf). Default 0.95
 - `ns_a`: Coefficients of the polynomial, also the next two. In (-inf, inf). Default 3.4445
 - `ns_b`: In (-inf, inf). Default -4.775
 - `ns_c`: In (-inf, inf). Default 2.0315
-- `eps`: In [0, inf). Default 1e-7
-- `nesterov`: Default 1
-- `ns_steps`: In [1, 99]. Default 5
-- `adjust_lr_fn`: Default ORIGINAL
+- `eps`: Added to the norm of a matrix before it is made orthogonal. In [0, inf). Default 1e-7
+- `nesterov`: 1: Nesterov momentum. Default 1
+- `ns_steps`: The steps of the Newton-Schulz iteration. In [1, 99]. Default 5
+- `adjust_lr_fn`: The scale of the learning rate by the shape of a matrix. Default ORIGINAL
 """
 Muon(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_muon(something(model, C_NULL), given, out), LibAccel.accel_muon_options_t; options...))
@@ -1817,13 +1817,13 @@ AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements sha
 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can load it, and the
 reverse. amsgrad and float64 are refused.
 
-- `lr`: In [0, inf). Default 1e-3
-- `beta1`: In [0, 1). Default 0.9
-- `beta2`: In [0, 1). Default 0.999
-- `eps`: In [0, inf). Default 1e-8
-- `weight_decay`: In [0, inf). Default: 0 for Adam, 0.01 for AdamW
-- `amsgrad`: Default 0
-- `maximize`: Default 0
+- `lr`: The learning rate. In [0, inf). Default 1e-3
+- `beta1`: The decay of the mean of gradients. In [0, 1). Default 0.9
+- `beta2`: The decay of the mean of squared gradients. In [0, 1). Default 0.999
+- `eps`: Added to the denominator. In [0, inf). Default 1e-8
+- `weight_decay`: The weight decay. In [0, inf). Default: 0 for Adam, 0.01 for AdamW
+- `amsgrad`: 1: divides by the largest mean of squared gradients so far. Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 AdamW8bit(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_adamw_8bit(something(model, C_NULL), given, out), LibAccel.accel_adam_options_t; options...))
@@ -1833,7 +1833,7 @@ AdamW8bit(model::Union{Model,Nothing}; options...) =
 
 LOMO. accel_lomo_backward() updates; accel_optimizer_step() and accel_optimizer_zero_grad() have nothing left to do.
 
-- `lr`: In [0, inf). Default 1e-3
+- `lr`: The learning rate. In [0, inf). Default 1e-3
 - `clip_grad_norm`: The most that the norm of all gradients may be; costs a second backward. In [0, inf). Default: none
 - `clip_grad_value`: The most that an element of a gradient may be. In [0, inf). Default: none
 """
@@ -1845,8 +1845,8 @@ LOMO(model::Union{Model,Nothing}; options...) =
 
 AdaLomo, by accel_lomo_backward() as LOMO.
 
-- `lr`: In [0, inf). Default 1e-3
-- `weight_decay`: In [0, inf). Default 0
+- `lr`: The learning rate. In [0, inf). Default 1e-3
+- `weight_decay`: The weight decay. In [0, inf). Default 0
 - `decay_rate`: 1 - step^decay_rate of the second moment stays. In (-inf, 0]. Default -0.8
 - `eps1`: Added to the squares of gradients. In [0, inf). Default 1e-30
 - `eps2`: The least size of a parameter that counts. In [0, inf). Default 1e-3
@@ -1862,13 +1862,13 @@ AdaLomo(model::Union{Model,Nothing}; options...) =
 
 Schedule-free SGD.
 
-- `lr`: In [0, inf). Default 1
+- `lr`: The learning rate. In [0, inf). Default 1
 - `momentum`: The average's share in the point at which gradients are taken. In [0, 1). Default 0.9
-- `weight_decay`: In [0, inf). Default 0
+- `weight_decay`: The weight decay. In [0, inf). Default 0
 - `warmup_steps`: Updates in which the learning rate grows from 0. In [0, inf). Default 0
 - `r`: The weight of an iterate in the average grows with the step to this power. In [0, inf). Default 0
 - `weight_lr_power`: And with the largest learning rate so far to this power. In [0, inf). Default 2
-- `maximize`: Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 ScheduleFreeSGD(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_schedule_free_sgd(something(model, C_NULL), given, out), LibAccel.accel_schedule_free_sgd_options_t; options...))
@@ -1878,15 +1878,15 @@ ScheduleFreeSGD(model::Union{Model,Nothing}; options...) =
 
 Schedule-free AdamW.
 
-- `lr`: In [0, inf). Default 2.5e-3
+- `lr`: The learning rate. In [0, inf). Default 2.5e-3
 - `beta1`: The average's share in the point at which gradients are taken. In [0, 1). Default 0.9
 - `beta2`: The decay of the second moment. In [0, 1). Default 0.999
-- `eps`: In [0, inf). Default 1e-8
-- `weight_decay`: In [0, inf). Default 0
+- `eps`: Added to the denominator. In [0, inf). Default 1e-8
+- `weight_decay`: The weight decay. In [0, inf). Default 0
 - `warmup_steps`: Updates in which the learning rate grows from 0. In [0, inf). Default 0
 - `r`: The weight of an iterate in the average grows with the step to this power. In [0, inf). Default 0
 - `weight_lr_power`: And with the largest learning rate so far to this power. In [0, inf). Default 2
-- `maximize`: Default 0
+- `maximize`: 1: maximizes the objective. Default 0
 """
 ScheduleFreeAdamW(model::Union{Model,Nothing}; options...) =
     made(Optimizer, out -> with_options(given -> LibAccel.accel_optimizer_schedule_free_adamw(something(model, C_NULL), given, out), LibAccel.accel_schedule_free_adamw_options_t; options...))
@@ -1909,7 +1909,7 @@ Rises linearly for warmup_steps, then falls along half a cosine to min_factor at
 
 - `warmup_steps`: Steps.
 - `total_steps`: Steps.
-- `min_factor`: Of the initial rate.
+- `min_factor`: The lowest factor of the initial rate.
 """
 Scheduler(kind::Val{:cosine}, optimizer::Optimizer, warmup_steps::Real, total_steps::Real, min_factor::Real) =
     made(Scheduler, out -> LibAccel.accel_scheduler_cosine(optimizer, warmup_steps, total_steps, min_factor, out))
@@ -2051,7 +2051,7 @@ end: a step beyond total_steps is an error, except that a prepared scheduler sta
 - `max_momentum`: At the lowest rates. In [0, 1). Default 0.95
 - `div_factor`: Max_lr / first rate. In (0, inf). Default 25
 - `final_div_factor`: First rate / last rate. In (0, inf). Default 1e4
-- `anneal_strategy`: Default COS
+- `anneal_strategy`: The shape of the decay. Default COS
 - `cycle_momentum`: 1: momentum, or beta1, goes against the rate. Default 1
 - `three_phase`: 1: up, down to the first rate, then to the last one; 0: up, and down to the last. Default 0
 """
@@ -2070,7 +2070,7 @@ Between two rates, up and down again and again (Smith, \"Cyclical learning rates
 - `gamma`: The base of EXP_RANGE. In (0, inf). Default 1
 - `base_momentum`: At max_lr. In [0, 1). Default 0.8
 - `max_momentum`: At base_lr. In [0, 1). Default 0.9
-- `mode`: Default TRIANGULAR
+- `mode`: The form of the cycle. Default TRIANGULAR
 - `cycle_momentum`: 1: momentum, or beta1, goes against the rate. Default 1
 """
 Scheduler(kind::Val{:cyclic}, optimizer::Optimizer, base_lr::Real, max_lr::Real; options...) =
@@ -2085,10 +2085,10 @@ Reduces the rates when a metric does not get better any more. It steps with acce
 - `patience`: Metrics without improvement that are endured. In [0, inf). Default 10
 - `cooldown`: Metrics after a reduction that do not count. In [0, inf). Default 0
 - `threshold`: By how much a metric must be better. In [0, inf). Default 1e-4
-- `min_lr`: In [0, inf). Default 0
+- `min_lr`: The least learning rate. In [0, inf). Default 0
 - `eps`: Smaller reductions are left out. In [0, inf). Default 1e-8
-- `mode`: Default MIN
-- `threshold_mode`: Default REL
+- `mode`: Whether a lower or a higher metric is better. Default MIN
+- `threshold_mode`: Whether the threshold is relative or absolute. Default REL
 """
 Scheduler(kind::Val{:plateau}, optimizer::Optimizer; options...) =
     made(Scheduler, out -> with_options(given -> LibAccel.accel_scheduler_plateau(optimizer, given, out), LibAccel.accel_plateau_options_t; options...))
@@ -2222,7 +2222,7 @@ step!(scheduler::Scheduler) =
 
 One step on with what was measured. A prepared scheduler steps once, however many ranks there are.
 
-- `metric`: The same on all ranks. NaN is not an improvement.
+- `metric`: The metric, equal on all ranks. NaN is not an improvement.
 """
 step!(scheduler::Scheduler, metric::Real) =
     (LibAccel.accel_scheduler_step_metric(scheduler, metric); scheduler)
@@ -2346,7 +2346,7 @@ ArrowDataset(schema::Ptr, array::Ptr; null_value = nothing) =
 
 All record batches of an Arrow stream, which Arrow creates from IPC files, Parquet files and tables.
 
-- `null_value`: As in accel_dataset_arrow().
+- `null_value`: Same as accel_dataset_arrow().
 """
 ArrowDataset(stream::Ptr; null_value = nothing) =
     made(Dataset, out -> LibAccel.accel_dataset_arrow_stream(stream, something(null_value, LibAccel.ACCEL_UNSET_DOUBLE), out))
@@ -2364,8 +2364,8 @@ SequentialSampler(length) =
 """
     RandomSampler(length; seed = 0)
 
-A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed + epoch), as the
-reference's SeedableRandomSampler.
+A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed + epoch), as
+Accelerate's SeedableRandomSampler.
 
 - `length`: How many.
 - `seed`: The data seed.
@@ -2382,7 +2382,7 @@ replacement.
 - `length`: Items.
 - `num_samples`: Draws of an epoch.
 - `replacement`: 1: an item may come again at once.
-- `seed`: Of generator(seed + epoch).
+- `seed`: The seed of generator(seed + epoch).
 """
 RandomDraws(length, num_samples; replacement = false, seed = 0) =
     made(Sampler, out -> LibAccel.accel_sampler_random_draws(length, num_samples, replacement, seed, out))
@@ -2395,7 +2395,7 @@ Draws by weight, as torch's WeightedRandomSampler.
 - `weights`: Of each item, of any sum; an item of weight 0 is never drawn.
 - `num_samples`: Draws of an epoch.
 - `replacement`: 1: an item may be drawn again. 0: num_samples is at most the number of weights above 0.
-- `seed`: Of generator(seed + epoch).
+- `seed`: The seed of generator(seed + epoch).
 """
 WeightedSampler(weights, num_samples; replacement = true, seed = 0) =
     made(Sampler, out -> LibAccel.accel_sampler_weighted(collect(Float64, weights), length(weights), num_samples, replacement, seed, out))
@@ -2406,7 +2406,7 @@ WeightedSampler(weights, num_samples; replacement = true, seed = 0) =
 Some of the items, as torch's SubsetRandomSampler when they are shuffled.
 
 - `shuffle`: 1: a new order in every epoch. 0: as given.
-- `seed`: Of generator(seed + epoch).
+- `seed`: The seed of generator(seed + epoch).
 """
 SubsetSampler(numbers; shuffle = false, seed = 0) =
     made(Sampler, out -> LibAccel.accel_sampler_subset(Int64[number - 1 for number in numbers], length(numbers), shuffle, seed, out))
@@ -2420,7 +2420,7 @@ permutation is cut into groups, each sorted by length; the longest item of all c
 - `lengths`: Of each item.
 - `batch_size`: The loader's, of all ranks together.
 - `group_batches`: Batches that are sorted together; `nothing`: a quarter of all, from 1 to 50.
-- `seed`: Of generator(seed + epoch).
+- `seed`: The seed of generator(seed + epoch).
 """
 LengthGroupedSampler(lengths, batch_size; group_batches = nothing, seed = 0) =
     made(Sampler, out -> LibAccel.accel_sampler_length_grouped(collect(Int64, lengths), length(lengths), batch_size, something(group_batches, LibAccel.ACCEL_UNSET_INT64), seed, out))
@@ -2435,7 +2435,7 @@ prepared loader does so by itself.
 - `num_replicas`: Ranks.
 - `rank`: This one.
 - `shuffle`: 1: of the permutation of generator(seed + epoch). 0: of the sequence.
-- `seed`: The same on all ranks.
+- `seed`: Equal on all ranks.
 - `drop_last`: 1: a tail that does not reach all ranks is left out; 0: it is filled up with items from the start.
 """
 DistributedSampler(length, num_replicas, rank; shuffle = true, seed = 0, drop_last = false) =
@@ -2667,7 +2667,7 @@ unwrap_model(state::State, model::Model; options...) =
 """
     free_memory!(state)
 
-Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's
+Lets go of all prepared objects, of the memory that is cached for the next large CPU tensors, and of what the device's
 allocator keeps. Micro-batches are counted from the start again. Objects registered for checkpoints stay.
 """
 free_memory!(state::State) =
@@ -2702,7 +2702,7 @@ step; \"slowdown\": its time without communication divided by the median of the 
 
 - `reset`: 1: the next mean begins here.
 
-Gives: The same on all ranks.
+Gives: The report, equal on all ranks.
 """
 step_report_of_ranks(state::State; reset = false) =
     result(out -> LibAccel.accel_step_report_of_ranks(state, reset, out))
@@ -2784,7 +2784,7 @@ finish!(profile::Profile) =
 
 Hands the values of a step to every tracker. Takes microseconds: a thread writes them.
 
-- `values`: A map from names to values. Numbers that are not finite are kept as such.
+- `values`: A map from names to values. Numbers that are not finite are written as such.
 - `log_kwargs`: A map from a tracker's name to a map that its callback gets; `nothing`: none.
 """
 log_values(state::State, values; step = nothing, log_kwargs = nothing) =
@@ -2813,7 +2813,7 @@ log_sink_remove(sink::Integer) =
 
 A step report as a table for people: a line a rank, milliseconds and percent.
 
-- `report`: Of accel_step_report() or accel_step_report_of_ranks().
+- `report`: A report of accel_step_report() or accel_step_report_of_ranks().
 
 Gives: The text.
 """
@@ -2827,7 +2827,7 @@ The memory of this process's large CPU tensors, with ACCEL_CPU_MEMORY_CACHED: {\
 tensors have, \"most_in_use\": the largest that it has been, \"kept\": bytes of blocks that wait for the next tensor,
 \"reused\": how often a tensor found a block waiting, \"mapped\": how often not}}. All 0 where the memory is LibTorch's.
 
-- `reset_peak`: 1: most_in_use begins again at in_use, after it has been told.
+- `reset_peak`: 1: most_in_use begins again at in_use, after it has been returned.
 
 Gives: The report.
 """
@@ -2837,8 +2837,8 @@ memory_report(; reset_peak = false) =
 """
     empty_cache!(state)
 
-Returns memory that is kept for later tensors to the system and to other programs: memory of large CPU tensors, of large
-results of a gather or a reduce, and of the device. Memory in use stays.
+Returns memory that is cached for later tensors to the system and to other programs: memory of large CPU tensors, of
+large results of a gather or a reduce, and of the device. Memory in use stays.
 """
 empty_cache!(state::State) =
     (LibAccel.accel_empty_cache(state); state)
@@ -2923,7 +2923,7 @@ without executing anything: they may hold tensors, arrays, numbers, texts and co
 - `path`: The file.
 - `map_location`: The device of all tensors: \"cpu\", \"xpu:0\", or \"meta\" for shapes alone. Default: the CPU, where they share the mapping of the file, whatever device they were saved from
 
-Gives: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows; those that shared memory when they were saved share it again, on another device too.
+Gives: The value that was written; for safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows; those that shared memory when they were saved share it again, on another device too.
 """
 load(path::AbstractString; options...) =
     result(out -> with_options(given -> LibAccel.accel_load(string(path), given, out), LibAccel.accel_load_options_t; options...))
@@ -2997,7 +2997,7 @@ disk_offload(model::Model, offload_folder::AbstractString, device = nothing; opt
 
 Compares all files of a checkpoint with the sizes and hashes of its manifest.
 
-- `folder`: What accel_save_state() wrote.
+- `folder`: A folder that accel_save_state() wrote.
 
 Gives: A map: \"files\" and \"bytes\" INT, and \"problems\", a list of texts that name a file each; empty when the checkpoint is whole.
 """
@@ -3009,9 +3009,9 @@ verify_checkpoint(folder::AbstractString) =
 
 The checkpoints below a folder.
 
-- `folder`: Of a project, its `checkpoints`, or any whose sub-folders are checkpoints.
+- `folder`: A project's folder, its `checkpoints`, or any folder whose sub-folders are checkpoints.
 
-Gives: A list of maps, by their numbers, then by name: \"path\", \"iteration\" INT or NONE, \"files\" and \"bytes\" INT, \"world_size\" INT or NONE, \"complete\" BOOL: whether it has a manifest, or the files of the reference.
+Gives: A list of maps, by their numbers, then by name: \"path\", \"iteration\" INT or NONE, \"files\" and \"bytes\" INT, \"world_size\" INT or NONE, \"complete\" BOOL: whether it has a manifest, or the files of Accelerate.
 """
 list_checkpoints(folder::AbstractString) =
     result(out -> LibAccel.accel_checkpoint_list(string(folder), out))
@@ -3021,7 +3021,7 @@ list_checkpoints(folder::AbstractString) =
 
 Lists the content of a checkpoint.
 
-- `folder`: What accel_save_state() or the reference wrote.
+- `folder`: A folder that accel_save_state() or Accelerate wrote.
 
 Gives: A map: \"manifest\", a map of what `accel_manifest.json` says of the whole, or NONE; \"files\", a list of maps with \"name\" and \"bytes\", and of safetensors and compressed tensors \"tensors\": a list of maps with \"name\", \"dtype\" and \"shape\".
 """
@@ -3102,7 +3102,7 @@ span(body::Function, name) =
 
 Key averages as a table for people.
 
-- `averages`: Of accel_profile_key_averages().
+- `averages`: A value of accel_profile_key_averages().
 - `sort_by`: A number of its entries: \"self_cpu_us\", \"cpu_us\", \"count\", \"self_cpu_memory\", \"flops\", \"device_us\", \"bytes\".
 - `row_limit`: Lines; 0: all.
 
@@ -3486,7 +3486,7 @@ gather_uneven_async(state::State, value) =
 
 Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches. Where ranks have
 batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the
-batch are truncated to as many first rows as the batch has, as in the reference.
+batch are truncated to as many first rows as the batch has, as in Accelerate.
 
 - `value`: A tensor or a tree of tensors; other leaves are gathered as objects.
 
@@ -3500,7 +3500,7 @@ gather_for_metrics(state::State, value) =
 
 Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches. Where ranks have
 batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the
-batch are truncated to as many first rows as the batch has, as in the reference.
+batch are truncated to as many first rows as the batch has, as in Accelerate.
 
 - `value`: A tensor or a tree of tensors; other leaves are gathered as objects.
 
@@ -3630,9 +3630,9 @@ device(tensor::Tensor) =
 """
     requires_grad(tensor)
 
-Whether gradients are kept.
+Whether gradients are saved in the tensor.
 
-Gives: true when gradients are kept for it.
+Gives: true when gradients are saved in it.
 """
 requires_grad(tensor::Tensor) =
     output(out -> LibAccel.accel_tensor_requires_grad(tensor, out), Int32) == 1
@@ -3675,8 +3675,8 @@ huber_loss(input::Tensor, target::Tensor, delta) =
 """
     binary_cross_entropy_with_logits(logits, target)
 
-Mean binary cross entropy of scores, with gradients: of independent yes-or-no questions. The sigmoid is inside, which is
-exact for large scores.
+Mean binary cross entropy of logits, with gradients: of independent yes-or-no questions. The sigmoid is inside, which is
+exact for large logits.
 """
 binary_cross_entropy_with_logits(logits::Tensor, target::Tensor) =
     made(Tensor, out -> LibAccel.accel_binary_cross_entropy_with_logits(logits, target, out))
@@ -3721,9 +3721,9 @@ when it needs them. Gradients are the same, bit for bit, if the forward computes
 module, forwards in the host language too, and with accumulation, data parallelism and autocast. Put it on the blocks of
 a model: of n equal blocks the activations of one are left, beside the inputs of all.
 
-- `recompute`: Default ALL
+- `recompute`: The activations that are computed again. Default ALL
 - `preserve_rng_state`: 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1
-- `offload`: 1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0
+- `offload`: 1: the inputs of a module on an accelerator are saved in the memory of the host. Default 0
 - `determinism_check`: 1: shapes, dtypes and devices are compared with the first forward. Default 1
 - `early_stop`: 1: a forward is computed again only as far as backward needs it. Default 1
 - `class_names`: Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default: none
@@ -3755,7 +3755,7 @@ children_bottom_up(model::Model) =
 """
     state_dict(model)
 
-Parameters and persistent buffers in the reference's naming; tied ones under each of their names.
+Parameters and persistent buffers in Accelerate's naming; tied ones under each of their names.
 
 Gives: A map name -> tensor that shares memory with the module.
 """
@@ -3798,7 +3798,7 @@ save_adapter(state::State, model::Model, name, folder) =
 """
     adapters(model)
 
-Tells what adapters a model has.
+The adapters of a model.
 
 Gives: A map from the names of adapters, in the order in which they were added, to maps: BOOL \"active\", BOOL \"merged\", a list of the names of \"layers\", and the map \"config\" as PEFT has it in adapter_config.json.
 """
@@ -3810,7 +3810,7 @@ adapters(model::Model) =
 
 Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is not an update.
 
-Gives: true when the latest update was skipped. Waits for a device that has yet to tell.
+Gives: true when the latest update was skipped. Waits for the device where the result is not known yet.
 """
 step_was_skipped(optimizer::Optimizer) =
     LibAccel.accel_optimizer_step_was_skipped(optimizer) == 1
@@ -3860,7 +3860,7 @@ state_dict(optimizer::Optimizer) =
 
 Takes back the state of an optimizer.
 
-- `state_dict`: As accel_optimizer_state_dict() returns it; copied.
+- `state_dict`: A state dict in the form of accel_optimizer_state_dict(); copied.
 """
 load_state_dict!(optimizer::Optimizer, state_dict) =
     (lend(state_dict -> LibAccel.accel_optimizer_load_state_dict(optimizer, state_dict), state_dict); optimizer)
@@ -4014,7 +4014,7 @@ finish(stream::DecodeStream) =
 
 The id of a token.
 
-- `token`: As it stands in the vocabulary.
+- `token`: The token, written as in the vocabulary.
 
 Gives: Its id.
 """
@@ -4077,7 +4077,7 @@ chat_text(tokenizer::Tokenizer, messages; options...) =
 
 The ids of a chat: its text, encoded without the special tokens that the template has put there itself.
 
-- `messages`: As accel_tokenizer_chat_text().
+- `messages`: Same as accel_tokenizer_chat_text().
 - `add_generation_prompt`: 1: the beginning of an answer follows. Default 0
 - `continue_final_message`: 1: the text ends inside the last message, which a model continues. Default 0
 - `chat_template`: The name of one of the tokenizer's templates, or the text of a template in Jinja, which has \"{\". Default: the tokenizer's \"default\" one, or \"tool_use\" if there are tools
@@ -4094,13 +4094,13 @@ encode_chat(tokenizer::Tokenizer, messages; options...) =
 Splits the layers of a model over the ranks along the axis \"tensor\" of the mesh, in place, ahead of
 accel_prepare_model(), which then takes them as they are. For models that no process has the memory of: one without
 memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model() reads of each weight only what
-this rank stores. Of other models a rank has one whole parameter after the other. What has no memory yet when the model
-is prepared gets its layer's initial values, those of a model that is not split.
+this rank stores. For other models a rank has one whole parameter after the other. A parameter without memory when the
+model is prepared gets its layer's initial values, those of a model that is not split.
 
 - `plan`: Rules; or \"auto\": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or \"none\": the program's own forward splits the model. Variable PARALLELISM_CONFIG_TP_PLAN. Default \"auto\"
 - `verify_gradients`: 1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Variable PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS. Default 1
 - `sequence_parallel`: 1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Variable PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL. Default 0
-- `loss_parallel`: 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the class scores of this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the scores are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0
+- `loss_parallel`: 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the logits of this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the logits are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0
 - `regather_inputs`: 1: under sequence_parallel the backward gathers the input of a layer with split outputs again, so that between forward and backward a rank keeps its positions alone; 0: it keeps the whole. Variable PARALLELISM_CONFIG_TP_REGATHER_INPUTS. Default 1
 - `overlap`: Whether split layers communicate while they compute: the sum of a layer's input gradient goes on while that of its weight is computed, and the sums of a product's first rows while the next ones are computed. Values do not depend on it. Variable PARALLELISM_CONFIG_TP_OVERLAP. Default AUTO
 - `overlap_chunks`: Into how many parts the rows of such a product are cut; 0: parts have at least 256 rows and 256 KiB. In [0, inf). Variable PARALLELISM_CONFIG_TP_OVERLAP_CHUNKS. Default 0
@@ -4138,7 +4138,7 @@ context_parallel_gather(state::State, part::Tensor, dim) =
 
 The positions that this rank of the axis context has.
 
-- `length`: That of the whole sequence.
+- `length`: The length of the whole sequence.
 """
 context_parallel_positions(state::State, length) =
     made(Tensor, out -> LibAccel.accel_context_parallel_positions(state, length, out))
@@ -4206,12 +4206,12 @@ parallel_all_to_all(state::State, input::Tensor, split, join, whole) =
 """
     parallel_class_scores(state, scores, classes)
 
-Class scores of which this rank has some classes, such as those of a language model's head over a part of its
-vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its rows are
-the loss over all classes, with targets and class weights of all. Each such loss is one exchange of 3 numbers a row, or
-4 with label smoothing; its backward has none. The gradient of what the scores were computed from is a term of a sum:
-accel_parallel_copy() before the head sums it. Softmax, argmax, topk and logsumexp of such scores are UNSUPPORTED.
-Scores without a graph, as in an evaluation, are gathered, and so whole.
+Logits of which this rank has some classes, such as those of a language model's head over a part of its vocabulary:
+accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its rows are the loss
+over all classes, with targets and class weights of all. Each such loss is one exchange of 3 numbers a row, or 4 with
+label smoothing; its backward has none. The gradient of what the logits were computed from is a term of a sum:
+accel_parallel_copy() before the head sums it. Softmax, argmax, topk and logsumexp of such logits are UNSUPPORTED.
+Logits without a graph, as in an evaluation, are gathered, and so whole.
 
 - `classes`: The number of all classes, of which rank r has the share r.
 """
@@ -4223,9 +4223,9 @@ parallel_class_scores(state::State, scores::Tensor, classes) =
 
 Passes a batch through the stages of a model, which are on the ranks of the state in their order: each rank computes its
 stage of one chunk of rows, and sends what the stage returns to the next rank, while the former one computes the next
-chunk. No gradients are recorded. What passes are trees of tensors, numbers and texts, of any sizes. With several rounds
-the first stage gets for a chunk, in each round but the first, what the last stage returned for it in the round before:
-a model that generates passes on the tokens, and with as many chunks as ranks all stages compute at once. A chunk is at
+chunk. No gradients are recorded. Stages pass trees of tensors, numbers and texts, of any sizes. With several rounds the
+first stage gets for a chunk, in each round but the first, what the last stage returned for it in the round before: a
+model that generates passes on the tokens, and with as many chunks as ranks all stages compute at once. A chunk is at
 its end when a stage returns NONE: no stage is called for it any more.
 
 - `batch`: On the first rank a tensor, or a tree of which each tensor with as many rows as the first one is cut, and all else is whole in each chunk. On the other ranks it is ignored, and may be `nothing`.
@@ -4274,7 +4274,7 @@ grad_scaler_state(state::State) =
 
 Sets how losses are scaled from the next backward on, between two steps.
 
-- `scaler_state`: What accel_grad_scaler_state() gave, or a state of torch.amp.GradScaler.
+- `scaler_state`: A state of accel_grad_scaler_state(), or a state of torch.amp.GradScaler.
 """
 load_grad_scaler_state!(state::State, scaler_state) =
     (lend(scaler_state -> LibAccel.accel_load_grad_scaler_state(state, scaler_state), scaler_state); state)
@@ -4297,7 +4297,7 @@ sharded weights are counted as under BF16. Nothing is allocated: parameters may 
 - `mixed_precision`: The precision of the forward passes. Default NO
 - `sync_each_batch`: 1: gradients are exchanged in every micro-batch. Default 0
 - `gradient_accumulation_steps`: Micro-batches for each step of the optimizer. In [1, inf). Default 1
-- `activation_bytes`: The bytes that the forward of a micro-batch keeps for its backward on one rank, beside those that batch_size tells. In [0, inf). Default 0
+- `activation_bytes`: The bytes that the forward of a micro-batch keeps for its backward on one rank, beside the bytes that follow from batch_size. In [0, inf). Default 0
 - `model_options`: The options with which the model will be prepared. Default: theirs
 - `tensor_parallel_size`: The number of these ranks that have parts of the same layers, by the plan of model_options. In [1, 2147483647]. Default 1
 - `context_parallel_size`: The number of these ranks that share each sequence. In [1, 2147483647]. Default 1
@@ -4315,9 +4315,9 @@ estimate_memory(model::Model, optimizer::Union{Optimizer,Nothing}; options...) =
 
 Sets the recipe of mixed_precision FP8; before anything is prepared.
 
-- `backend`: Variable ACCELERATE_FP8_BACKEND. Default AO
-- `scaling`: Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling
-- `format`: Variable ACCELERATE_FP8_FORMAT. Default HYBRID
+- `backend`: The library whose defaults the recipe has. Variable ACCELERATE_FP8_BACKEND. Default AO
+- `scaling`: How scales are chosen. Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling
+- `format`: The formats of forward and backward. Variable ACCELERATE_FP8_FORMAT. Default HYBRID
 - `amax_algorithm`: Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default MOST_RECENT
 - `amax_history_length`: Steps, under DELAYED. In [1, 65536]. Variable ACCELERATE_FP8_AMAX_HISTORY_LEN. Default 1024
 - `margin`: Scales are divided by 2 to the power of it. In [0, 32]. Variable ACCELERATE_FP8_MARGIN. Default 0
@@ -4331,7 +4331,7 @@ Sets the recipe of mixed_precision FP8; before anything is prepared.
 - `fsdp_all_gather`: 1: FSDP gathers the weights in 8 bits. Not with DELAYED. Variable ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER. Default: whether the backend is AO
 - `pad_inner_dim`: 1: features that are no multiple of 16 are filled up with zeros. Variable ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO
 - `skip_names`: Regular expression of the whole names of modules that are left out. Default: none
-- `compress_activations`: 1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; 0: as it is. Default 1
+- `compress_activations`: 1: what norms, GELU, SiLU, gates, dropout and attention save for the backward is saved in 8 bits, too; 0: as it is. Default 1
 """
 fp8!(state::State; options...) =
     (with_options(given -> LibAccel.accel_set_fp8(state, given), LibAccel.accel_fp8_options_t; options...); state)
@@ -4387,7 +4387,7 @@ an optimizer's settings, its state, the mode of a prepared model, or the memory 
 rates are read on the device. Ranks with whole models exchange their gradients between two parts of the recording.
 
 - `warmup_steps`: Ordinary steps before the first recording: they make the states of optimizers. In [1, inf). Default 3
-- `max_captures`: The most recordings that are kept, one for each combination of shapes, dtypes and numbers of the inputs; each keeps the memory of a step. In [1, inf). Default 1
+- `max_captures`: The most recordings that are cached, one for each combination of shapes, dtypes and numbers of the inputs; each keeps the memory of a step. In [1, inf). Default 1
 - `run_others`: 1: inputs that would need more recordings take an ordinary step; 0: they are an error. Default 0
 """
 step_capture(state::State, step::Model; options...) =
@@ -4510,7 +4510,7 @@ Loads weights into a model, which may be on the device meta. Tensors keep their 
 warning in the log says of those that the map has in several places that they are in the first.
 
 - `checkpoint`: A file of safetensors or of torch, an index of several, or a folder with one of them.
-- `device_map`: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on \"disk\" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
+- `device_map`: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. A weight on \"disk\" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
 - `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
 - `strict`: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
 - `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
@@ -4537,7 +4537,7 @@ load_checkpoint_in_model!(model::Model, checkpoint, device_map; options...) =
 
 Loads weights into a model and dispatches it.
 
-- `device_map`: A map, or one of \"auto\" (as \"balanced\"), \"balanced\", \"balanced_low_0\", \"sequential\"; NONE: the weights are loaded, and nothing is dispatched. What is on \"disk\" stays in the files of the checkpoint. What these lack and the model has in memory, and all of it with broadcast_from_rank0, is written to offload_folder.
+- `device_map`: A map, or one of \"auto\" (as \"balanced\"), \"balanced\", \"balanced_low_0\", \"sequential\"; NONE: the weights are loaded, and nothing is dispatched. Weights on \"disk\" stay in the files of the checkpoint. Weights that these lack and the model has in memory, and all of them with broadcast_from_rank0, are written to offload_folder.
 - `max_memory`: A map device -> bytes for these, or NONE: what is free.
 - `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
 - `strict`: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
@@ -4663,8 +4663,8 @@ Layers keep their parameters in a smaller dtype, and have them in another one du
 convolutions and attention of this library, and modules of the kinds Linear, Conv1d to Conv3d and ConvTranspose1d to
 ConvTranspose3d. A module that is left out takes all below it along.
 
-- `storage_dtype`: Of parameters between forwards, such as float8_e4m3fn.
-- `compute_dtype`: Of parameters in forwards.
+- `storage_dtype`: The dtype of parameters between forwards, such as float8_e4m3fn.
+- `compute_dtype`: The dtype of parameters in forwards.
 - `skip_modules_pattern`: Regular expressions with commas between them: modules with a match in their path are left out. May be `nothing`.
 - `skip_modules_classes`: Names of classes with commas between them that are left out. May be `nothing`.
 """
@@ -4763,7 +4763,7 @@ Sets the project of a state. Nothing has happened on the disk.
 
 - `project_dir`: The folder of the project. Default: none
 - `logging_dir`: The folder of the project's logs. Default: as project_dir
-- `total_limit`: Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In [1, inf). Default: all are kept
+- `total_limit`: Most checkpoints of automatic naming that are retained; the oldest are removed when a new one is complete. In [1, inf). Default: all are retained
 - `iteration`: The number of the next checkpoint. In [0, inf). Default 0
 - `automatic_checkpoint_naming`: 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0
 - `save_on_each_node`: 1: the first rank of each host writes the files of the main process, for hosts without a shared disk. Default 0
@@ -4822,7 +4822,7 @@ additional ranks have new random streams. Checkpoints of Hugging Face Accelerate
 DeepSpeed wrote them; what of these cannot be restored, such as positions of loaders, is a warning in the log that names
 it. All ranks must call.
 
-- `folder`: What accel_save_state() wrote. `nothing`: the newest of automatic naming.
+- `folder`: A folder that accel_save_state() wrote. `nothing`: the newest of automatic naming.
 - `allow_missing`: 1: what the checkpoint lacks stays as it is, and the log says so: generators of random numbers, positions of loaders, registered objects. Default 0
 - `verify`: 1: files are compared with the hashes of the manifest. Default 1
 """
@@ -4834,7 +4834,7 @@ load_state!(state::State, folder; options...) =
 
 Removes a hook of saves or loads.
 
-- `id`: What accel_register_save_state_pre_hook() or accel_register_load_state_pre_hook() gave.
+- `id`: The id from accel_register_save_state_pre_hook() or accel_register_load_state_pre_hook().
 """
 remove_checkpoint_hook(state::State, id) =
     (LibAccel.accel_remove_checkpoint_hook(state, id); nothing)
@@ -4898,11 +4898,11 @@ load_fsdp_optimizer!(state::State, optimizer::Optimizer, folder; options...) =
     init_trackers(state, project_name, config, init_kwargs; options...)
 
 Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running end
-first. log_with knows the engine's trackers and those that were added; \"wandb\" and the reference's other trackers that
-are packages of Python are left out, with a warning in the log, as is a tracker whose server cannot be reached.
+first. log_with knows the engine's trackers and those that were added; \"wandb\" and Accelerate's other trackers that are
+packages of Python are left out, with a warning in the log, as is a tracker whose server cannot be reached.
 
 - `project_name`: The project. Characters that no file name may have become \"_\" in the folder's.
-- `config`: What the run was started with: a map, of any depth, which the trackers store; `nothing`: nothing.
+- `config`: The settings of the run: a map, of any depth, which the trackers store; `nothing`: nothing.
 - `init_kwargs`: A map from a tracker's name to a map of its own options, see docs/observability.md; `nothing`: none.
 - `log_with`: Names of trackers joined by commas; \"all\" are all that are available. Variable ACCELERATE_LOG_WITH. Default: none, but trackers of accel_add_tracker()
 - `logging_dir`: The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of the project
@@ -4947,7 +4947,7 @@ log_table(state::State, name, columns, rows, step) =
 Hands a file, or all files of a folder, to the trackers that keep such.
 
 - `path`: A file or a folder. It must stay until accel_flush_trackers().
-- `name`: Under which it is kept; `nothing`: as the file is named.
+- `name`: The name that it is stored under; `nothing`: the name of the file.
 """
 log_artifact(state::State, path, name) =
     (LibAccel.accel_log_artifact(state, string(path), something(name, C_NULL)); nothing)
@@ -5022,7 +5022,7 @@ count_tokens(state::State, n_tokens) =
 Sets the cost of a token, for the model flops utilization in step reports.
 
 - `flops_per_token`: Floating point operations of forward and backward, as the model needs them: 6 for each parameter of a transformer, and 12 x layers x width x length for attention, is the usual estimate (Chowdhery et al., PaLM, 2022, appendix B).
-- `peak_flops_per_second`: Of this rank's device.
+- `peak_flops_per_second`: The peak of this rank's device.
 """
 model_flops!(state::State, flops_per_token, peak_flops_per_second) =
     (LibAccel.accel_set_model_flops(state, flops_per_token, peak_flops_per_second); state)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hooks that bring the weights of torch modules to the device where they compute, and put them away afterwards.
 
-What a module has outside of its forward are tensors on the device meta, which have no memory. A weight that is on the right device already,
-as what is mapped from a file on the CPU, is not copied: the parameter made of it is kept and put into the module's dict, and that is all.
+Outside of its forward a module has tensors on the device meta, which have no memory. A weight that is on the right device already,
+as what is mapped from a file on the CPU, is not copied: the parameter made of it is cached and put into the module's dict, and that is all.
 """
 
 import contextlib
@@ -62,8 +62,8 @@ class _Slot:
 class AlignDevicesHook(ModelHook):
     """Puts the weights of a module and the inputs of its forward on `execution_device`. With `offload` the weights are there only during the
     forward, and come from `weights_map`, which is made of them on the CPU if it is not given; buffers too with `offload_buffers`, and what is
-    in inner modules with `place_submodules`. With `io_same_device` the output goes to the device of the input. What has one of the `skip_keys`
-    in keyword arguments and in outputs stays where it is. `tied_params_map` has, by the addresses of tied tensors, what is on which device."""
+    in inner modules with `place_submodules`. With `io_same_device` the output goes to the device of the input. Values of the `skip_keys` in
+    keyword arguments and in outputs stay where they are. `tied_params_map` has, by the addresses of tied tensors, what is on which device."""
 
     def __init__(self, execution_device=None, offload=False, io_same_device=False, weights_map=None, offload_buffers=False,
                  place_submodules=False, skip_keys=None, tied_params_map=None):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that are larger than a device, of torch or of accel: they are made without memory, spread over devices, and kept in files.
+"""Models that are larger than a device, of torch or of accel: they are made without memory, spread over devices, and stored in files.
 
 For modules of accel the engine does it. Modules of torch have hooks in Python (align_devices.py), and the engine finds the device
 maps, maps files and reads ahead.
@@ -12,7 +12,7 @@ from ..engine.torch_types import is_torch_model, with_torch
 from ..engine.values import to_engine
 from ..generated import methods
 from ..modules.argument_types import check_model, engine_module
-from ..parallel.split_sequences import require_full_attention as _refuse_recurrent_layers_under_sequence_parallelism  # noqa: F401, the reference's name
+from ..parallel.split_sequences import require_full_attention as _refuse_recurrent_layers_under_sequence_parallelism  # noqa: F401, Accelerate's name
 from ..tensors import dtypes
 from ..tensors.device import Device
 from . import device_maps
@@ -55,10 +55,10 @@ class OffloadHook(methods.OffloadHook):
 
 def dispatch_model(model, device_map, main_device=None, state_dict=None, offload_dir=None, offload_index=None, offload_buffers=False, skip_keys=None,
                    preload_module_classes=None, force_hooks=False):
-    """Spreads a model over devices. `device_map` has for paths of modules a device: a number or a name of an accelerator, "cpu" or "disk". What
-    is on the disk, and beside accelerators on the CPU, computes on `main_device`, by default the first accelerator of the map; weights come there
-    for a forward only. Those on the CPU are the model's own, or in `state_dict`; those on the disk are in `offload_dir`, where they
-    are written if there is no index, or where `offload_index` says. What has one of the `skip_keys` in keyword arguments is not moved. With
+    """Spreads a model over devices. `device_map` has for paths of modules a device: a number or a name of an accelerator, "cpu" or "disk".
+    Modules on the disk, and beside accelerators those on the CPU, compute on `main_device`, by default the first accelerator of the map; weights
+    come there for a forward only. Weights on the CPU are the model's own, or in `state_dict`; weights on the disk are in `offload_dir`, where
+    they are written if there is no index, or where `offload_index` says. Values of the `skip_keys` in keyword arguments are not moved. With
     `force_hooks` inputs are moved also where there is one device. The model."""
     device_maps.check_device_map(check_model("dispatch_model", model), device_map)
     if is_torch_model(model):
@@ -77,9 +77,9 @@ def load_checkpoint_and_dispatch(model, checkpoint, device_map=None, max_memory=
                                  offload_buffers=False, dtype=None, offload_state_dict=None, skip_keys=None, preload_module_classes=None,
                                  force_hooks=False, strict=False, full_state_dict=True, broadcast_from_rank0=False):
     """Loads weights into a model, which may be one without memory, and dispatches it. `device_map` is a map, or one of "auto", "balanced",
-    "balanced_low_0" and "sequential", which find one that keeps to `max_memory`; without it nothing is dispatched. What is on the disk
-    stays in the files of the checkpoint, and offload_state_dict has no effect. Of modules of accel, weights that are not in these files, and all
-    with `broadcast_from_rank0`, are written to `offload_folder`; of torch's none are. The model."""
+    "balanced_low_0" and "sequential", which find one that keeps to `max_memory`; without it nothing is dispatched. Weights on the disk stay in
+    the files of the checkpoint, and offload_state_dict has no effect. For modules of accel, weights that are not in these files, and all with
+    `broadcast_from_rank0`, are written to `offload_folder`; for modules of torch none are. The model."""
     settings = {"dtype": dtype, "offload_buffers": offload_buffers, "strict": strict, "broadcast_from_rank0": broadcast_from_rank0}
     shared = {"skip_keys": skip_keys, "preload_module_classes": preload_module_classes, "force_hooks": force_hooks}
     if is_torch_model(model):

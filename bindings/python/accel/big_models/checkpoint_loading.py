@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights of files in models of torch: each where a device map says.
 
-Files are mapped. What stays on the CPU, or on the disk, is the mapped file itself: its pages are read when they are used, and copied when they
-are changed.
+Files are mapped. A weight that stays on the CPU, or on the disk, is the mapped file itself: its pages are read when they are used, and copied
+when they are changed.
 """
 
 import json
@@ -109,8 +109,8 @@ def _index_of(on_disk, folder):
 
 def load_weights(model, checkpoint, device_map=None, dtype=None, offload_buffers=False, keep_in_fp32_modules=None, strict=False,
                  full_state_dict=True, broadcast_from_rank0=False, offload_folder=None):
-    """Puts weights into a model. Of those that the device map puts on the disk, by name: the tensor, its file, and its name there. Weights of quantized
-    layers become codes one after the other; those of codes on the disk are files of the offload_folder, whose path is None here."""
+    """Puts weights into a model. The weights that the device map puts on the disk, by name: the tensor, its file, and its name there. Weights of
+    quantized layers become codes one after the other; those of codes on the disk are files of the offload_folder, whose path is None here."""
     tied, shared = find_tied_parameters(model), find_shared_buffers(model)
     if check_tied_parameters_in_config(model) and not tied:
         _logger.warning("The configuration of %s says that weights are tied, and none are; call tie_weights() before", type(model).__name__)
@@ -136,7 +136,7 @@ def load_weights(model, checkpoint, device_map=None, dtype=None, offload_buffers
 
 def load_modules(model, checkpoint, left_out=frozenset()):
     """Copies weights into the modules of a model that are not `left_out`; of the files, which are mapped, theirs alone are read. Tensors on the device meta
-    get memory, and stay the same objects. What the files lack stays as it is."""
+    get memory, and stay the same objects. Weights that the files lack stay as they are."""
     found = {name: value for path in _files_of(checkpoint) for name, value in load_state_dict(path).items()}
     expect_codes(model, found)
     groups = find_tied_parameters(model) + find_shared_buffers(model)
@@ -175,7 +175,8 @@ def _copy_value(tensors, name, value):
 
 
 def _find_second_names(found, groups, device_map):
-    """What has several names in the model, and one in the files, is found by the others, too, where these are on another device or on the disk."""
+    """A weight with several names in the model, and one in the files, is found by the others, too, where these are on another device or on the
+    disk."""
     for name, first in second_names(found, groups).items():
         place = device_of(name, device_map)
         if place == "disk" or place not in _devices_of([other for group in groups if name in group for other in group if other in found], device_map):
@@ -187,7 +188,7 @@ def _devices_of(names, device_map):
 
 
 def _compare_names(model, found, shared, strict, checkpoint):
-    """What the model does not know is told, or is an error with `strict`, as what it lacks then is."""
+    """Weights that the model does not know are logged. With `strict` they are an error, and so are weights that it lacks."""
     known = model.state_dict().keys()
     unexpected = sorted(name for name in found if name not in known)
     lacking = set(known).difference(found)

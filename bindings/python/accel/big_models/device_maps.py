@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device maps: which device each part of a model is kept on. The engine measures and places; models of torch are shown to it as they are."""
+"""Device maps: which device each part of a model is stored on. The engine measures and places; models of torch are shown to it as they are."""
 
 import collections
 import logging

@@ -143,7 +143,7 @@ def _by_all_names(weights, model):
 
 
 def _addresses(model, tied):
-    """What is on which device yet of each tied tensor that has memory: nothing."""
+    """For each tied tensor with memory an empty map of its copies by device."""
     tensors = [getattr(*owner_of(model, path)) for group in tied for path in group]
     return {tensor.data_ptr(): {} for tensor in tensors if tensor.device != _META}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers of torch whose weights are kept in a smaller dtype than they compute in."""
+"""Layers of torch whose weights are stored in a smaller dtype than they compute in."""
 
 import re
 

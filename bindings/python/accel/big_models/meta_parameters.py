@@ -29,7 +29,7 @@ def ensure_weights_retied(param_init_fn, model, device=None):
 def initialize(model, plugin, gets_weights, param_init_fn=None, left_out=frozenset()):
     """Calls param_init_fn, or the plugin's, for each module with tensors of its own on the device meta, outer modules first; what a call makes
     of inner ones is taken. Afterwards none may be left, unless the rank `gets_weights` from another one under cpu_ram_efficient_loading; under
-    sync_module_states alone it has memory for them, as in the reference. Weights that a hook brings for each forward may stay away, and modules
+    sync_module_states alone it has memory for them, as in Accelerate. Weights that a hook brings for each forward may stay away, and modules
     that are `left_out` stay as they are."""
     function = param_init_fn or (None if plugin is None else plugin.param_init_fn)
     may_stay = function is None and gets_weights and plugin.cpu_ram_efficient_loading

@@ -11,7 +11,7 @@ def _children_of(path, module):
 
 
 def _parts_of(path, module):
-    """What a module is split into: its own parameters, then its children."""
+    """The parts of a module: its own parameters, then its children."""
     own = [(f"{path}.{name}", parameter) for name, parameter in module.named_parameters(recurse=False)]
     return own + _children_of(path, module)
 

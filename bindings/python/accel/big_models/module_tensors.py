@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single tensors of models of torch or of accel: their names, their devices, and which are the same. Those of torch: torch_module_tensors.py."""
+"""Single tensors of models of torch or of accel: their names, their devices, and which are the same. torch_module_tensors.py has the functions
+for torch."""
 
 from .. import capi
 from ..engine.torch_types import with_torch

@@ -16,7 +16,7 @@ from .. import capi
 from ..engine.torch_types import torch_module
 from ..tensors import creation, dtypes
 from .module_tensors import find_shared_buffers, find_tied_parameters, retie_parameters, set_module_tensor_to_device
-from .weight_names import PrefixedDataset, with_first  # noqa: F401  (the reference has PrefixedDataset here)
+from .weight_names import PrefixedDataset, with_first  # noqa: F401  (Accelerate has PrefixedDataset here)
 
 _INDEX = "index.json"
 
@@ -90,7 +90,8 @@ def offload_state_dict(save_dir, state_dict):
 
 
 def load_offloaded_weights(model, index, offload_folder):
-    """Puts the tensors of an index, which are files in the folder, into a model on the CPU. What is one tensor in the model stays one."""
+    """Puts the tensors of an index, which are files in the folder, into a model on the CPU. A tensor with several names in the model stays
+    one."""
     weights, shared = OffloadedWeightsLoader(save_folder=offload_folder, index=index or {}), find_tied_parameters(model) + find_shared_buffers(model)
     for name in weights:
         if "SCB" not in name:
@@ -101,7 +102,7 @@ def load_offloaded_weights(model, index, offload_folder):
 
 
 def extract_submodules_state_dict(state_dict, submodule_names):
-    """What belongs to some modules, or is one of the names itself."""
+    """The entries of some modules, or of the names themselves."""
     return {key: value for module in submodule_names for key, value in state_dict.items() if key == module or key.startswith(f"{module}.")}
 
 
@@ -172,7 +173,7 @@ class OffloadedWeightsLoader(Mapping):
 
 
 def _content(path):
-    """What differs when a file was replaced or written; None where there is none."""
+    """The identity of a file, which differs when it was replaced or written; None where there is none."""
     try:
         found = os.stat(path)
     except OSError:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single parameters and buffers of torch models: their names, their devices, and which of them are the same. What module_tensors.py has too is
-described there."""
+"""Single parameters and buffers of torch models: their names, their devices, and which of them are the same. module_tensors.py describes the
+functions that it has too."""
 
 import inspect
 import logging
@@ -55,7 +55,7 @@ def check_device_same(first_device, second_device):
 
 
 def id_tensor_storage(tensor):
-    """What is the same for all tensors that share memory: device, address and bytes of the storage."""
+    """The key that all tensors of one memory share: device, address and bytes of the storage."""
     storage = tensor.untyped_storage()
     return tensor.device, storage.data_ptr(), storage.nbytes()
 
@@ -113,7 +113,7 @@ def set_module_tensor_to_device(module, tensor_name, device, value=None, dtype=N
 
 
 def _loaded_of(tied_params_map, sources, device):
-    """What is on the device already of a tied tensor; None if nothing is."""
+    """The copy of a tied tensor that is on the device already; None if nothing is."""
     for source in sources if tied_params_map else ():
         if isinstance(source, torch.Tensor) and device in tied_params_map.get(source.data_ptr(), ()):
             return tied_params_map[source.data_ptr()][device]
@@ -126,7 +126,7 @@ def _is_castable(tensor):
 
 def _fitting(value, former, name, dtype):
     if value.shape != former.shape:
-        # Programs match these words, which are the reference's.
+        # Programs match these words, which are Accelerate's.
         raise ValueError(f'Trying to set a tensor of shape {value.shape} in "{name}" (which has shape {former.shape}), this looks incorrect.')
     if dtype is None:
         return value.to(former.dtype)

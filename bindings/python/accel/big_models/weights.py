@@ -55,7 +55,7 @@ def in_floating_type(value, name):
 
 
 def tree_of(state):
-    """The engine's module whose weights are these, by their dotted names. What has others below it, as a weight has scales, is a parameter."""
+    """The engine's module whose weights are these, by their dotted names. A name with others below it, as a weight has scales, is a parameter."""
     around = {path[:dot] for path in state for dot, letter in enumerate(path) if letter == "."}
     modules = {"": capi.accel_module_create("Module")}
 

@@ -77,7 +77,7 @@ def clean_state_dict_for_safetensors(state_dict):
 
 
 def load(f, map_location=None, **kwargs):
-    """What is in a file of safetensors or of torch.save(); nothing of it is executed. Tensors of the latter are torch's where torch is
+    """The content of a file of safetensors or of torch.save(); nothing of it is executed. Tensors of the latter are torch's where torch is
     imported. They are on the CPU, or on the device `map_location`. With `kwargs`, as weights_only=False, with a map or a function as
     `map_location`, and where `f` is not a path, torch.load() reads it."""
     if kwargs or not isinstance(f, (str, os.PathLike)) or isinstance(map_location, dict) or callable(map_location):
@@ -187,7 +187,7 @@ class RemovableHandle:
 
 
 def run_save_hook(hook, models, weights, folder):
-    """Calls hook(models, weights, folder) as the reference does: what the hook takes out of `weights` is not written, what it puts there is.
+    """Calls hook(models, weights, folder) as Accelerate does: what the hook takes out of `weights` is not written, what it puts there is.
     `weights` has an item for each of `models`, None for one that another hook took out."""
     places = [place for place, given in enumerate(weights) if given is not None]
     given = [of_torch(weights[place]) if is_torch_model(models[place]) else weights[place] for place in places]

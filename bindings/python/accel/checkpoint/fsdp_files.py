@@ -20,7 +20,7 @@ def save_fsdp_model(fsdp_plugin, accelerator, model, output_dir, model_index=0, 
 
 
 def load_fsdp_model(fsdp_plugin, accelerator, model, input_dir, model_index=0, adapter_only=False, use_dcp=True):
-    """Loads what save_fsdp_model() or the reference wrote; files of ranks into as many ranks. For models of torch, what load_state_dict() of
+    """Loads what save_fsdp_model() or Accelerate wrote; files of ranks into as many ranks. For models of torch, what load_state_dict() of
     torch returns."""
     is_of_torch, prepared = is_torch_model(check_model("load_fsdp_model", model)), _prepared(accelerator, model)
     is_file_for_all = fsdp_plugin.fsdp_version == 1 and fsdp_plugin.state_dict_type.name == "FULL_STATE_DICT"
@@ -37,7 +37,7 @@ def save_fsdp_optimizer(fsdp_plugin, accelerator, optimizer, model, output_dir, 
 
 
 def load_fsdp_optimizer(fsdp_plugin, accelerator, optimizer, model, input_dir, optimizer_index=0, adapter_only=False, use_dcp=True):
-    """Loads what save_fsdp_optimizer() or the reference wrote; files of ranks into as many ranks."""
+    """Loads what save_fsdp_optimizer() or Accelerate wrote; files of ranks into as many ranks."""
     check_model("load_fsdp_optimizer", model)
     return _call(capi.accel_load_fsdp_optimizer, accelerator, optimizer.handle, input_dir, fsdp_plugin, optimizer_index, use_dcp)
 

@@ -67,7 +67,7 @@ def _register(job, owners):
 
 
 def take_positions_of_reference(accelerator):
-    """After load_state() of a folder that the reference saved: loaders with use_stateful_dataloader take the positions that torchdata's
+    """After load_state() of a folder that Accelerate saved: loaders with use_stateful_dataloader take the positions that torchdata's
     loaders had, and those with a seedable sampler its seed and epoch; of the others each is named in a warning."""
     loaded_from = current(accelerator).__dict__.get("loaded_from")
     if not loaded_from or os.path.exists(os.path.join(loaded_from[0], "accel_manifest.json")):
@@ -86,7 +86,7 @@ def take_positions_of_reference(accelerator):
 
 
 def _problem_of(loader, path, name):
-    """Why a loader does not take a position of the reference; None if it has taken it."""
+    """Why a loader does not take a position of Accelerate; None if it has taken it."""
     if name == capi.ACCEL_SAMPLER_NAME:
         return _problem_of_sampler(loader, path)
     if not loader.use_stateful_dataloader:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seed and epoch of the sampler that the reference pickles into `sampler.bin`, without running what the pickle names."""
+"""Seed and epoch of the sampler that Accelerate pickles into `sampler.bin`, without running what the pickle names."""
 
 import io
 import pickle
@@ -41,7 +41,7 @@ class _Reader(pickle.Unpickler):
 
 
 def seed_and_epoch(path):
-    """Of the SeedableRandomSampler in a file of torch.save(). A ValueError for anything else."""
+    """Seed and epoch of the SeedableRandomSampler in a file of torch.save(). A ValueError for anything else."""
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if name.endswith("data.pkl")]
         if len(names) != 1:

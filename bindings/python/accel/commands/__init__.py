@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of the reference that programs call from Python. The others are those of the program `accel`."""
+"""Commands of Accelerate that programs call from Python. The others are those of the program `accel`."""

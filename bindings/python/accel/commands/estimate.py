@@ -18,7 +18,8 @@ _PER_FLOAT32 = {"float32": 1, "float16": 2, "int8": 4, "int4": 8}
 
 
 def verify_on_hub(repo, token=None):
-    """What the hub says of a model; "gated" where the hub gives none without permission or cannot be reached, "repo" for a name that it does not have."""
+    """The hub's description of a model; "gated" where the hub gives none without permission or cannot be reached, "repo" for a name that it does
+    not have."""
     import huggingface_hub
     from huggingface_hub.utils import GatedRepoError, RepositoryNotFoundError
 

@@ -52,7 +52,7 @@ def library_on_hub(name):
 
 
 def model_of(name, trust_remote_code=False, library=None):
-    """The same for a folder, a file, or a name on the hub, which says the library where none is given."""
+    """The shapes of a folder, a file, or a name on the hub, which says the library where none is given."""
     if library is None and not os.path.exists(name):
         library = library_on_hub(name)
     if library == "timm":

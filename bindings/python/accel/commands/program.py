@@ -52,12 +52,12 @@ def _done(arguments, environment):
 
 
 def ask(*arguments, **environment):
-    """What a command prints. What it refuses is a ValueError, a file that is not there a FileNotFoundError."""
+    """The output of a command. A refusal is a ValueError, a file that is not there a FileNotFoundError."""
     return _done(arguments, environment).stdout
 
 
 def ask_for_notes(*arguments):
-    """What a command says beside its work, on stderr."""
+    """The text that a command prints on stderr beside its work."""
     return _done(arguments, {}).stderr
 
 

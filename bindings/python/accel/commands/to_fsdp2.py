@@ -36,7 +36,7 @@ def convert_config_to_fsdp2(config):
 
 
 def load_config(config_file):
-    """What is in a file of YAML, which the package pyyaml reads."""
+    """The content of a YAML file, which the package pyyaml reads."""
     import yaml
 
     with open(config_file, encoding="utf-8") as file:

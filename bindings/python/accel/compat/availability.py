@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be used here: parts of the engine, devices, packages of Python."""
+"""Features that can be used here: parts of the engine, devices, packages of Python."""
 
 import importlib.util
 import os
@@ -11,7 +11,7 @@ _PACKAGES = (
     "tqdm", "trackio", "transformers", "triton", "wandb")
 # Types of devices, of which the engine says whether one can be used.
 _DEVICES = ("cuda", "mlu", "musa", "neuron", "npu", "sdaa", "xpu")
-# Devices and packages of the reference that the engine does not use, so that it is never a reason to take another way.
+# Devices and packages of Accelerate that the engine does not use, so that it is never a reason to take another way.
 _NEVER = ("4bit_bnb", "8bit_bnb", "bitsandbytes_multi_backend", "deepspeed", "habana_gaudi1", "megatron_lm", "msamp",
           "rocm", "sagemaker", "torchao", "transformer_engine", "transformer_engine_mxfp8", "xccl")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of files in checkpoints, and the values that settings of the reference take."""
+"""Names of files in checkpoints, and the values that settings of Accelerate take."""
 
 from .. import capi
 from ..commands.config.config_args import SAGEMAKER_PYTHON_VERSION, SAGEMAKER_PYTORCH_VERSION, SAGEMAKER_TRANSFORMERS_VERSION  # noqa: F401

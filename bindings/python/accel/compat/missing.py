@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of the reference that have no counterpart here yet. They can be imported; using one raises NotImplementedError that says what is missing."""
+"""Names of Accelerate that have no counterpart here yet. They can be imported; using one raises NotImplementedError that says what is missing."""
 
 from ..generated.names import INSTEAD, MISSING, MISSING_MODULES
 
@@ -8,7 +8,7 @@ _PART_OF = {name: part for part, names in MISSING.items() for name in names.spli
 
 
 def text(name):
-    """What to say of a name; None where it is not known either."""
+    """The message for a name; None where it is not known either."""
     if name in INSTEAD:
         return f"{name} is not in libaccel: {INSTEAD[name]}"
     return f"{name}: {_PART_OF[name]} is not in libaccel yet" if name in _PART_OF else None
@@ -25,7 +25,7 @@ class _Missing(type):
 
 
 def stand_in(name, module=None):
-    """What programs can import under a missing name, of one of MISSING_MODULES if given. None: the name is not known."""
+    """The stand-in that programs can import under a missing name, of one of MISSING_MODULES if given. None: the name is not known."""
     if module in MISSING_MODULES:
         what = f"{name}: {_COMMAND}" if name in MISSING_MODULES[module].split() else None
     else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model consists of: its modules, the model inside a prepared one, the sizes of its numbers."""
+"""The parts of a model: its modules, the model inside a prepared one, the sizes of its numbers."""
 
 import sys
 import types
@@ -72,7 +72,7 @@ def extract_model_from_parallel(model, keep_fp32_wrapper=True, keep_torch_compil
 
 
 def _restore_forward(model):
-    """Takes the wrappers around the forward away: prepare()'s, and those that were put there after _original_forward was kept."""
+    """Takes the wrappers around the forward away: prepare()'s, and those that were put there after _original_forward was saved."""
     if is_torch_model(model):
         from ..training.prepared_forward import restore_forward
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of the reference, and the module here that each is in. They are resolved when they are asked for.
+"""The names of Accelerate, and the module here that each is in. They are resolved when they are asked for.
 
-The reference spreads its names over many modules; which name is in which of them has no meaning here. So modules of the reference that
+Accelerate spreads its names over many modules; which name is in which of them has no meaning here. So modules of Accelerate that
 are not files here, and files here that lack some of its names, resolve all of the names in one way.
 """
 
@@ -20,7 +20,7 @@ MODULES = {**dict.fromkeys(names.MISSING_MODULES, ""), **names.MODULES}
 
 
 def find(name):
-    """What a name of the reference means here; for what is missing, something that says so when it is used. None: it is no such name."""
+    """The object that a name of Accelerate has here; for a missing name, an object that says so when it is used. None: it is no such name."""
     if name in HOMES:
         return getattr(importlib.import_module(f"{_PACKAGE}.{HOMES[name]}"), name)
     return missing.stand_in(name)

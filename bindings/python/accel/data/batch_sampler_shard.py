@@ -86,7 +86,7 @@ class BatchSamplerShard(BatchSampler):
         return [indices[begin:begin + size] for begin in range(0, count * size, size)]
 
     def _split(self, batches):
-        """The same where each batch is cut into the parts of the ranks."""
+        """The batches where each batch is cut into the parts of the ranks."""
         size, part, first, short = self.batch_size, self.rows_of_rank, None, None
         for batch in batches:
             if short is not None:

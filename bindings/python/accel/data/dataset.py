@@ -9,8 +9,8 @@ _UNSET = capi.ACCEL_UNSET_INT64
 
 
 class Dataset:
-    """Items by number. Subclasses have `__len__()` and `__getitem__(index)`; with `__getitems__(indices)` they make those of a batch, and
-    `set_epoch(epoch)` hears of the epoch that a loader begins."""
+    """A map-style dataset. Subclasses have `__len__()` and `__getitem__(index)`; with `__getitems__(indices)` they make those of a batch, and
+    `set_epoch(epoch)` gets the epoch that a loader begins."""
 
     def __getitem__(self, index):
         raise NotImplementedError(f"{type(self).__name__} has no __getitem__()")
@@ -45,7 +45,7 @@ class EngineDataset(methods.EngineDataset, Dataset):
         return (self[index] for index in range(len(self)))
 
     def as_stream(self, seed=None):
-        """The same items one after another, in a new order every epoch with a seed: for merge()."""
+        """These items as a stream, in a new order every epoch with a seed: for merge()."""
         return EngineDataset(capi.accel_dataset_as_stream(self.handle, _UNSET if seed is None else seed))
 
     def __repr__(self):
@@ -54,7 +54,7 @@ class EngineDataset(methods.EngineDataset, Dataset):
 
 
 def handle_of(dataset):
-    """The engine's dataset for any dataset of Python: what it has itself, items by number, or a stream."""
+    """The engine's dataset for any dataset of Python: its own one, map-style, or iterable."""
     if isinstance(dataset, EngineDataset):
         return dataset.handle
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):

@@ -87,7 +87,7 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
             self.end()
 
     def _follow_epoch(self):
-        """What a rank does that does not read: where an epoch begins it draws the random number that a reader draws for its workers."""
+        """The step of a rank that does not read: where an epoch begins it draws the random number that a reader draws for its workers."""
         goes_on = self._goes_on()
         if not self._resumed:
             self._forget_position()

@@ -28,8 +28,8 @@ class EpochReader:
         return self.had_workers
 
     def read(self, skip=0, kept=0):
-        """The first `kept` batches, and an iterator over those behind the first `skip` ones. What is between them is not read where the data
-        has items by number. Afterwards the order is drawn if any are left out."""
+        """The first `kept` batches, and an iterator over those behind the first `skip` ones. The batches between them are not read where the
+        dataset is map-style. Afterwards the order is drawn if any are left out."""
         dataloader = self.dataloader
         if self.is_stateful:
             return _first_and_rest(iter(dataloader), skip, kept)

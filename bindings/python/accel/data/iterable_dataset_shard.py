@@ -9,8 +9,8 @@ from torch.utils.data import IterableDataset
 
 
 class IterableDatasetShard(IterableDataset):
-    """The items of one rank. Of each group of `batch_size` items for each of `num_processes` ranks, or with `split_batches` for all of
-    them together, it yields the part in place `process_index`. The last group is filled up with the items of the first one, or dropped
+    """The items of one rank. Yields this rank's part, `process_index`, of each group of `batch_size` items for each of `num_processes` ranks, or
+    with `split_batches` for all of them together. The last group is filled up with the items of the first one, or dropped
     with `drop_last`. Every rank reads the whole stream, which must be the same on all of them."""
 
     def __init__(self, dataset, batch_size=1, drop_last=False, num_processes=1, process_index=0, split_batches=False):

@@ -163,7 +163,7 @@ class Prepared(DataLoader):
                     self.remainder = capi.accel_remainder(state)
                 yield batch
 
-    iteration = property(lambda self: self.epoch, lambda self, epoch: self.set_epoch(epoch), doc="The epoch, by its name in the reference.")
+    iteration = property(lambda self: self.epoch, lambda self, epoch: self.set_epoch(epoch), doc="The epoch, by its name in Accelerate.")
 
     def __getattr__(self, name):
         raise AttributeError(missing.text(f"Prepared.{name}") or f"{type(self).__name__!r} object has no attribute {name!r}")

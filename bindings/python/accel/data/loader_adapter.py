@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all prepared loaders of torch have: torch's loader inside, and a position."""
+"""Base of all prepared loaders of torch: torch's loader inside, and a position."""
 
 import importlib.util
 import weakref
@@ -94,7 +94,8 @@ class DataLoaderAdapter:
         self._continued_by = None  # the loader of skip_first_batches() that goes on with the epoch of a state
 
     def _generators(self):
-        """What the order of the items may come from, beside torch's default generator: each by its place, None where there is none."""
+        """The generators that the order of the items may come from, beside torch's default generator: each by its place, None where there is
+        none."""
         batch_sampler, sampler, dataset = samplers.batch_samplers_of(self)[-1], self.get_sampler(), self.dataset
         dataset = dataset.dataset if isinstance(dataset, IterableDatasetShard) else dataset
         found: list = []

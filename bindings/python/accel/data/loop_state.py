@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What GradientState and the engine know of a loader's loops."""
+"""The state of a loader's loops, for GradientState and the engine."""
 
 from .. import capi
 from ..state import process as state
@@ -19,7 +19,7 @@ class DataLoaderStateMixin:
         self.end_of_dataloader, self.remainder, self.repeating = False, -1, None
 
     def begin(self):
-        """A loop over the loader begins: the innermost one. What the engine knows of it, None without a state."""
+        """A loop over the loader begins: the innermost one. The engine's handle to it, None without a state."""
         self.reset()
         loop = capi.accel_loop_begin(state.current()) if PartialState.is_made() else None
         self.__dict__.setdefault("_loops", []).append(loop)
@@ -40,8 +40,8 @@ class DataLoaderStateMixin:
             return -1  # a stream, or batches of any size
 
     def _report_batch(self, loop, rows, remainder, is_last, own=None):
-        """Of the batch that is handed out: the rows of each rank's, and if it is filled up how many of all are not repetitions. `own`: how many
-        rows it has where not all of them are told."""
+        """Describes the batch that is handed out: the rows of each rank's, and if it is filled up how many of all are not repetitions. `own`: how
+        many rows it has where not all of them are known."""
         self.end_of_dataloader = is_last
         self.repeating = None if own is None else (own, rows[PartialState().process_index if PartialState.is_made() else 0])
         if is_last and remainder is not None:

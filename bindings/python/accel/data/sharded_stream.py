@@ -56,7 +56,7 @@ class EndingTogether:
         return batch.batch if isinstance(batch, Filled) else batch
 
     def _about_all(self, mine, has_failed):
-        """Of each rank whether it has a batch, how many rows this has, and how many of them are not repetitions."""
+        """For each rank whether it has a batch, how many rows this has, and how many of them are not repetitions."""
         state = _FAILED if has_failed else _READ if mine is not _END else _EMPTY if self.first is None else _ENDED
         batch = self.first if mine is _END else mine
         rows, count = _rows_of(batch)
@@ -72,7 +72,7 @@ class EndingTogether:
 
 
 def _rows_of(batch):
-    """The rows of a batch, and how many of them are not repetitions. Of what the dataset made to a batch the tensors know it."""
+    """The rows of a batch, and how many of them are not repetitions. Where the dataset made the batch, its tensors know that."""
     if isinstance(batch, Filled):
         return batch.rows, batch.count
     try:

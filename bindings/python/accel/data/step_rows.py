@@ -8,7 +8,7 @@ from .torch_samplers import SkipBatchSampler, batch_samplers_of
 
 
 class StepRows:
-    """Of an epoch of a loader, whose first batch was read already."""
+    """The rows of an epoch of a loader, whose first batch was read already."""
 
     def __init__(self, dataloader):
         ranks = data_parallel_size() if is_made() else 1

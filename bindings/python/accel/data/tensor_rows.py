@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches of tensors' rows, without the items in between: one operation for each tensor of a TensorDataset.
 
-What torch's loader would make is made: the same values, order and random numbers. Worker processes are not needed for it.
+It makes what torch's loader would make: the same values, order and random numbers. Worker processes are not needed for it.
 """
 
 from itertools import islice
@@ -113,7 +113,7 @@ def _ordered_batches(around, batch_sampler):
 
 
 def _order(sampler):
-    """What iterating over the sampler gives."""
+    """The order that iterating over the sampler gives."""
     count = len(sampler.data_source)
     if type(sampler) is SequentialSampler:
         return torch.arange(count)

@@ -38,7 +38,7 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, json, config=None):
-        """Of the content of a tokenizer.json, and of a tokenizer_config.json."""
+        """Makes one of the content of a tokenizer.json, and of a tokenizer_config.json."""
         made = cls.__new__(cls)
         made.handle = capi.accel_tokenizer_from_json(json, config)
         return made

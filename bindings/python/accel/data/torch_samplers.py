@@ -32,7 +32,7 @@ class SeedableRandomSampler(RandomSampler):
         self.epoch = epoch
 
     def get_state(self):
-        """What the ranks must have in common, as a generator has it."""
+        """The state that the ranks must have in common, in the form of a generator's."""
         return torch.tensor([self.initial_seed])
 
     def set_state(self, state):

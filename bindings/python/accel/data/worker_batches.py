@@ -74,7 +74,7 @@ def _without_shared_memory(collate_fn):
 
 
 def _collate(items):
-    """As default_collate(), which in workers makes tensors in shared memory."""
+    """Collates like default_collate(), which in workers makes tensors in shared memory."""
     return collate(items, collate_fn_map={**default_collate_fn_map, torch.Tensor: _stack})
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How arguments and results of forward() pass through the engine, which knows tensors, numbers, texts, lists and dicts.
 
-Other objects stay here while a call lasts, and a number goes in their place. What is in containers of other classes than list, tuple and
-dict, and the fields of dataclasses, go along, so that tensors in them are moved and converted as all others. Arguments that go by name
+Other objects stay here while a call lasts, and a number goes in their place. Items of containers of other classes than list, tuple and dict, and
+fields of dataclasses, go along, so that tensors in them are moved and converted as all others. Arguments that go by name
 only are a dict at the end.
 """
 
@@ -65,7 +65,7 @@ def run_pre_hook(hook, module, inputs):
 
 
 def run_pre_hook_with_kwargs(hook, module, inputs):
-    """The same for a hook that gets them too, and gives both."""
+    """Runs a hook that gets them too, and returns both."""
     inputs, named = _split(inputs)
     answer = hook(module, tuple(inputs), named)
     if answer is None:
@@ -89,7 +89,7 @@ def _split(inputs):
 
 
 def _token_of(value):
-    """What stands for an object."""
+    """The stand-in of an object."""
     _objects.objects.append(value)
     token = {_OBJECT: len(_objects.objects) - 1}
     contents = contents_of(value)

@@ -12,8 +12,8 @@ from .values import again, contents_of
 
 
 def to_device(value, device, non_blocking=False):
-    """The value with its tensors on a device, in containers of the same classes. What is there already is not copied. An accelerator gets
-    what is on the host from page-locked memory, beside the host."""
+    """The value with its tensors on a device, in containers of the same classes. Tensors that are there already are not copied. An accelerator
+    gets what is on the host from page-locked memory, beside the host."""
     if isinstance(value, torch.Tensor):
         if value.device == device:
             return value

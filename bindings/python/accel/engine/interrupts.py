@@ -2,7 +2,7 @@
 """Ctrl-C in a call that waits for other ranks.
 
 Python handles signals when its main thread runs Python again, which it does not while it waits in the engine. A thread of its own
-hears of them as they come, and ends a running wait: the call fails, and what comes out of it is KeyboardInterrupt.
+receives them as they come, and ends a running wait: the call fails, and what comes out of it is KeyboardInterrupt.
 """
 
 import os

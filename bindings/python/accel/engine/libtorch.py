@@ -75,7 +75,7 @@ def load():
 
 
 def _other_version():
-    """What to say when the process has a LibTorch that libaccel was not built for."""
+    """The message when the process has a LibTorch that libaccel was not built for."""
     torch = sys.modules.get("torch")
     found = f"torch {torch.__version__} is loaded" if torch else f"the LibTorch of {loaded_from} is loaded"
     return (f"{found}, and libaccel was built for {TORCH_VERSION}: `pip install torch=={TORCH_VERSION}`, or build libaccel for yours "

@@ -2,7 +2,7 @@
 """Any object of Python as a value of the engine, for messages between ranks, checkpoints and batches.
 
 None, truths, numbers of 64 bits, texts, bytes, tensors, and lists, tuples and dicts of them have kinds of their own there, which other
-languages read. What has none is pickled, and says so. Objects of an untrusted place are made of a few known classes only: what a
+languages read. An object without one is pickled, and says so. Objects of an untrusted place are made of a few known classes only: what a
 pickle names is called while it is read.
 """
 
@@ -70,7 +70,7 @@ def inside(thing):
 
 
 def made_again(kind, args, kwargs, state):
-    """What copy and pickle take for an object of the engine: one made with the same arguments, in its state."""
+    """The form in which copy and pickle take an object of the engine: one made with the same arguments, in its state."""
     made = kind(*args, **kwargs)
     made.load_state_dict(state)
     return made
@@ -95,7 +95,7 @@ def packed(value):
 
 
 def packed_state(value):
-    """The same for a file that other programs read: torch's tensors are plain there, and the engine's are marked where torch is imported.
+    """The form for a file that other programs read: torch's tensors are plain there, and the engine's are marked where torch is imported.
     State dicts of torch, which are ordered, are dicts."""
     kind = type(value)
     if kind is list:
@@ -124,7 +124,7 @@ def unpacked_state(value, trusted):
 
 
 def packed_item(value):
-    """The same for an item of a dataset or a batch, whose tensors are collated and moved whatever container they are in."""
+    """The form for an item of a dataset or a batch, whose tensors are collated and moved whatever container they are in."""
     return to_engine(value, _container_or_pickle)
 
 

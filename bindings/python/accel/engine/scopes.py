@@ -17,7 +17,7 @@ class scope(contextlib.ContextDecorator):
         return scope(self._begin, *self._arguments)
 
     def open(self):
-        """What __exit__() ends. The handle of what is open."""
+        """Begins the scope that __exit__() ends, and returns its handle."""
         self._open.append(self._begin(*self._arguments))
         return self._open[-1]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is torch's among the objects of a program, without importing torch: programs that do not use it pay nothing."""
+"""Finds torch's objects in a program, without importing torch: programs that do not use it pay nothing."""
 
 import functools
 import importlib

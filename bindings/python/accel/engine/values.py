@@ -89,7 +89,7 @@ def like(template, value):
 
 
 def map_leaves(value, is_leaf, function):
-    """The same tree of lists, tuples and dicts, with a function applied to some of its leaves."""
+    """A tree of the same lists, tuples and dicts, with a function applied to some of its leaves."""
     if isinstance(value, (list, tuple)):
         return again(value, [map_leaves(item, is_leaf, function) for item in value])
     if isinstance(value, Mapping):
@@ -98,7 +98,7 @@ def map_leaves(value, is_leaf, function):
 
 
 def contents_of(value):
-    """What is in a container of any class: a list, or a dict; None for what is none."""
+    """The items of a container of any class: a list, or a dict; None for another object."""
     if isinstance(value, (list, tuple)):
         return list(value)
     if isinstance(value, Mapping):

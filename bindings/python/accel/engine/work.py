@@ -9,7 +9,7 @@ _SLICE_MS = 100  # Ctrl-C is handled between two waits, and the work continues
 
 
 class Work:
-    """What `async_op=True` gives. `wait()` gives what the call without it would have given."""
+    """The handle that `async_op=True` returns. `wait()` gives what the call without it would have given."""
 
     def __init__(self, handle, finish):
         self._handle, self._finish = handle, finish

@@ -67,8 +67,10 @@ class PackedDataset(EngineDataset):
     same in every run.
 
     tokens: Integers [n] on the CPU; shared.
+    sequence_length: The length of a sequence.
     end_of_document: The token that ends each document, and belongs to it.
     document_offsets: Int64 [documents + 1]: where each begins, and the end of the last.
+    packing: How documents become sequences.
     pad_token: Behind the last document of a sequence."""
 
     def __init__(self, tokens, sequence_length: int, end_of_document: Optional[int] = None, document_offsets: Any = None,
@@ -172,7 +174,7 @@ class ImageDataset(EngineDataset):
 class ArrowDataset(EngineDataset):
     """All record batches of an Arrow stream, which Arrow creates from IPC files, Parquet files and tables.
 
-    null_value: As in accel_dataset_arrow()."""
+    null_value: Same as accel_dataset_arrow()."""
 
     def __init__(self, table, null_value: Optional[float] = None):
         super().__init__(capi.accel_dataset_arrow_stream(table.__arrow_c_stream__(),
@@ -182,7 +184,7 @@ class ArrowDataset(EngineDataset):
 class ConcatDataset(EngineDataset):
     """Datasets one behind the other.
 
-    datasets: Items by number."""
+    datasets: Map-style datasets."""
 
     def __init__(self, datasets):
         super().__init__(capi.accel_dataset_concatenate([handle_of(part) for part in datasets]))
@@ -193,7 +195,7 @@ class MergedDataset(EngineDataset):
     that the order is the same in every run and on every rank.
 
     weights: A list with a number above 0 for each; their sum may be anything. None: all the same.
-    seed: Of the draws.
+    seed: The seed of the draws.
     end: ACCEL_MERGE_END_*."""
 
     def __init__(self, datasets, weights=None, seed: int = 0, end: str = "first"):

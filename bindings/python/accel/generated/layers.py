@@ -75,11 +75,11 @@ class BatchNorm(Layer):
 class Conv2d(Layer):
     """weight [out_channels, in_channels / groups, kernel, kernel].
 
-    in_channels: As in torch.nn.Conv2d, the same in both directions.
-    out_channels: As in torch.nn.Conv2d, the same in both directions.
-    stride: As in torch.nn.Conv2d, the same in both directions.
-    padding: As in torch.nn.Conv2d, the same in both directions.
-    groups: As in torch.nn.Conv2d, the same in both directions.
+    in_channels: Same as in torch.nn.Conv2d, equal in both directions.
+    out_channels: Same as in torch.nn.Conv2d, equal in both directions.
+    stride: Same as in torch.nn.Conv2d, equal in both directions.
+    padding: Same as in torch.nn.Conv2d, equal in both directions.
+    groups: Same as in torch.nn.Conv2d, equal in both directions.
     bias: 1 or 0."""
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size, stride: int = 1, padding: int = 0, groups: int = 1,
@@ -97,7 +97,7 @@ class SelfAttention(Layer):
     num_heads: Sizes.
     causal: 1: a position sees only earlier ones.
     bias: 1 or 0.
-    dropout: Of the attention weights."""
+    dropout: The rate of the dropout of attention weights."""
 
     def __init__(self, embed_dim: int, num_heads: int, causal: bool = False, bias: bool = True, dropout: float = 0.0):
         super().__init__(capi.accel_module_attention(embed_dim, num_heads, int(causal), int(bias), dropout), embed_dim=embed_dim,
@@ -115,7 +115,7 @@ class MixtureOfExperts(Layer):
     hidden_size: Sizes.
     intermediate_size: Sizes.
     num_experts: The number of experts.
-    experts_per_token: Of each token, in [1, num_experts].
+    experts_per_token: The number of experts that each token takes, in [1, num_experts].
     balance_rate: By how much the bias of an expert, which is added to its share where experts are chosen and
         nowhere else, moves after each step of a prepared optimizer, up if it had fewer tokens than the mean and
         down if it had more (DeepSeek-AI, "DeepSeek-V3", 2024), such as 0.001. It is the buffer expert_bias. 0:

@@ -10,10 +10,10 @@ from ..state.options import fill
 
 
 def cross_entropy(logits, labels) -> Any:
-    """Mean cross entropy of class scores, with gradients.
+    """Mean cross entropy of logits, with gradients.
 
-    logits: [..., classes]. Of a model with loss_parallel, and of accel_parallel_class_scores(), the classes of this
-        rank; the loss is that over all, and the call is collective among the ranks that share them.
+    logits: [..., classes]. For a model with loss_parallel, and for accel_parallel_class_scores(), the classes of
+        this rank; the loss is over all classes, and the call is collective among the ranks that share them.
     labels: int64 [...], -100 is left out."""
     return capi.accel_cross_entropy(logits, labels)
 
@@ -75,8 +75,8 @@ class Tensor:
         return bool(capi.accel_tensor_is_contiguous(self))
 
     def data_ptr(self) -> int:
-        """The memory of the elements. What is written there by address, backward does not notice: write between steps.
-        From the call on, half-precision casts of a parameter are made for each group of micro-batches instead of by the
+        """The memory of the elements. Backward does not notice writes through the address: write between steps. From
+        the call on, half-precision casts of a parameter are made for each group of micro-batches instead of by the
         optimizer."""
         return capi.accel_tensor_data(self)
 
@@ -143,7 +143,7 @@ class Observed:
         flops_per_token: Floating point operations of forward and backward, as the model needs them: 6 for each
             parameter of a transformer, and 12 x layers x width x length for attention, is the usual estimate (Chowdhery
             et al., PaLM, 2022, appendix B).
-        peak_flops_per_second: Of this rank's device."""
+        peak_flops_per_second: The peak of this rank's device."""
         capi.accel_set_model_flops(self._current(), float(flops_per_token), float(peak_flops_per_second))
 
     def serve_metrics(self, port: Optional[int] = None, host: Optional[str] = None) -> int:
@@ -163,14 +163,14 @@ class Observed:
         next tensor, "reused": how often a tensor found a block waiting, "mapped": how often not}}. All 0 where the
         memory is LibTorch's.
 
-        reset_peak: 1: most_in_use begins again at in_use, after it has been told."""
+        reset_peak: 1: most_in_use begins again at in_use, after it has been returned."""
         return capi.accel_memory_report(int(reset_peak))
 
     @staticmethod
     def step_report_table(report) -> str:
         """A step report as a table for people: a line a rank, milliseconds and percent.
 
-        report: Of accel_step_report() or accel_step_report_of_ranks()."""
+        report: A report of accel_step_report() or accel_step_report_of_ranks()."""
         return capi.accel_step_report_table(report)
 
 
@@ -214,7 +214,7 @@ class Module:
         return capi.accel_module_num_parameters(self.handle)
 
     def adapters(self) -> dict:
-        """Tells what adapters a model has."""
+        """The adapters of a model."""
         return capi.accel_module_adapters(self.handle)
 
     def load_adapter(self, name, folder) -> None:
@@ -235,13 +235,13 @@ class Module:
         capi.accel_module_unmerge_adapters(self.handle)
 
     def remove_adapter(self, name) -> None:
-        """Removes an adapter. What was trained beside it stays.
+        """Removes an adapter. Parameters that were trained beside it stay.
 
         name: One of its adapters."""
         capi.accel_module_remove_adapter(self.handle, str(name))
 
     def state_dict(self) -> dict:
-        """Parameters and persistent buffers in the reference's naming; tied ones under each of their names."""
+        """Parameters and persistent buffers in Accelerate's naming; tied ones under each of their names."""
         return capi.accel_module_state_dict(self.handle)
 
     @property
@@ -278,7 +278,7 @@ class Optimizer:
     def load_state_dict(self, state_dict) -> None:
         """Takes back the state of an optimizer.
 
-        state_dict: As accel_optimizer_state_dict() returns it; copied."""
+        state_dict: A state dict in the form of accel_optimizer_state_dict(); copied."""
         capi.accel_optimizer_load_state_dict(self.handle, state_dict)
 
     def state_bytes(self) -> int:

@@ -12,7 +12,13 @@ __all__ = ["AdaLomo", "Adafactor", "Adagrad", "Adam", "AdamW", "AdamW8bit", "Ada
 
 
 class AdamW(Optimizer):
-    """AdamW over the parameters of a module."""
+    """AdamW over the parameters of a module.
+
+    lr: The learning rate.
+    eps: Added to the denominator.
+    weight_decay: The weight decay.
+    amsgrad: 1: divides by the largest mean of squared gradients so far.
+    maximize: 1: maximizes the objective."""
 
     _make, _options = staticmethod(capi.accel_optimizer_adamw), capi.accel_adam_options_t
 
@@ -24,7 +30,13 @@ class AdamW(Optimizer):
 
 
 class Adam(Optimizer):
-    """Adam"""
+    """Adam
+
+    lr: The learning rate.
+    eps: Added to the denominator.
+    weight_decay: The weight decay.
+    amsgrad: 1: divides by the largest mean of squared gradients so far.
+    maximize: 1: maximizes the objective."""
 
     _make, _options = staticmethod(capi.accel_optimizer_adam), capi.accel_adam_options_t
 
@@ -38,7 +50,13 @@ class Adam(Optimizer):
 class AdamW8bit(Optimizer):
     """AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters of
     fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can
-    load it, and the reverse. amsgrad and float64 are refused."""
+    load it, and the reverse. amsgrad and float64 are refused.
+
+    lr: The learning rate.
+    eps: Added to the denominator.
+    weight_decay: The weight decay.
+    amsgrad: 1: divides by the largest mean of squared gradients so far.
+    maximize: 1: maximizes the objective."""
 
     _make, _options = staticmethod(capi.accel_optimizer_adamw_8bit), capi.accel_adam_options_t
 
@@ -50,7 +68,14 @@ class AdamW8bit(Optimizer):
 
 
 class SGD(Optimizer):
-    """Stochastic gradient descent"""
+    """Stochastic gradient descent
+
+    lr: The learning rate.
+    momentum: The momentum.
+    dampening: The dampening of the momentum.
+    weight_decay: The weight decay.
+    nesterov: 1: Nesterov momentum.
+    maximize: 1: maximizes the objective."""
 
     _make, _options = staticmethod(capi.accel_optimizer_sgd), capi.accel_sgd_options_t
 
@@ -62,7 +87,14 @@ class SGD(Optimizer):
 
 
 class Adagrad(Optimizer):
-    """Adagrad."""
+    """Adagrad.
+
+    lr: The learning rate.
+    lr_decay: The decay of the learning rate over the steps.
+    weight_decay: The weight decay.
+    initial_accumulator_value: The initial sum of squared gradients.
+    eps: Added to the denominator.
+    maximize: 1: maximizes the objective."""
 
     _make, _options = staticmethod(capi.accel_optimizer_adagrad), capi.accel_adagrad_options_t
 
@@ -74,7 +106,15 @@ class Adagrad(Optimizer):
 
 
 class RMSprop(Optimizer):
-    """RMSprop."""
+    """RMSprop.
+
+    lr: The learning rate.
+    alpha: The decay of the mean of squared gradients.
+    eps: Added to the denominator.
+    weight_decay: The weight decay.
+    momentum: The momentum.
+    centered: 1: subtracts the squared mean of gradients.
+    maximize: 1: maximizes the objective."""
 
     _make, _options = staticmethod(capi.accel_optimizer_rmsprop), capi.accel_rmsprop_options_t
 
@@ -86,7 +126,12 @@ class RMSprop(Optimizer):
 
 
 class Adamax(Optimizer):
-    """Adamax."""
+    """Adamax.
+
+    lr: The learning rate.
+    eps: Added to the denominator.
+    weight_decay: The weight decay.
+    maximize: 1: maximizes the objective."""
 
     _make, _options = staticmethod(capi.accel_optimizer_adamax), capi.accel_adamax_options_t
 
@@ -99,7 +144,12 @@ class Adamax(Optimizer):
 class NAdam(Optimizer):
     """NAdam.
 
-    decoupled_weight_decay: 1: as in AdamW."""
+    lr: The learning rate.
+    eps: Added to the denominator.
+    weight_decay: The weight decay.
+    momentum_decay: The decay of the momentum over the steps.
+    decoupled_weight_decay: 1: as in AdamW.
+    maximize: 1: maximizes the objective."""
 
     _make, _options = staticmethod(capi.accel_optimizer_nadam), capi.accel_nadam_options_t
 
@@ -114,7 +164,11 @@ class NAdam(Optimizer):
 class RAdam(Optimizer):
     """RAdam.
 
-    decoupled_weight_decay: 1: as in AdamW."""
+    lr: The learning rate.
+    eps: Added to the denominator.
+    weight_decay: The weight decay.
+    decoupled_weight_decay: 1: as in AdamW.
+    maximize: 1: maximizes the objective."""
 
     _make, _options = staticmethod(capi.accel_optimizer_radam), capi.accel_radam_options_t
 
@@ -126,7 +180,11 @@ class RAdam(Optimizer):
 
 
 class Lion(Optimizer):
-    """Lion."""
+    """Lion.
+
+    lr: The learning rate.
+    weight_decay: The weight decay.
+    maximize: 1: maximizes the objective."""
 
     _make, _options = staticmethod(capi.accel_optimizer_lion), capi.accel_lion_options_t
 
@@ -137,7 +195,12 @@ class Lion(Optimizer):
 
 
 class LAMB(Optimizer):
-    """LAMB."""
+    """LAMB.
+
+    lr: The learning rate.
+    eps: Added to the denominator.
+    weight_decay: The weight decay.
+    maximize: 1: maximizes the objective."""
 
     _make, _options = staticmethod(capi.accel_optimizer_lamb), capi.accel_lamb_options_t
 
@@ -150,7 +213,12 @@ class LAMB(Optimizer):
 class Adafactor(Optimizer):
     """Adafactor.
 
-    d: Clips the root mean square of a step."""
+    lr: The learning rate.
+    eps1: Added to squared gradients.
+    eps2: The least root mean square of a parameter, which scales its rate.
+    d: Clips the root mean square of a step.
+    weight_decay: The weight decay.
+    maximize: 1: maximizes the objective."""
 
     _make, _options = staticmethod(capi.accel_optimizer_adafactor), capi.accel_adafactor_options_t
 
@@ -164,7 +232,14 @@ class Adafactor(Optimizer):
 class Muon(Optimizer):
     """Muon. Only for matrices: biases, norms and embeddings belong to an AdamW beside it.
 
-    ns_a: Coefficients of the polynomial, also the next two."""
+    lr: The learning rate.
+    weight_decay: The weight decay.
+    momentum: The momentum.
+    nesterov: 1: Nesterov momentum.
+    ns_a: Coefficients of the polynomial, also the next two.
+    eps: Added to the norm of a matrix before it is made orthogonal.
+    ns_steps: The steps of the Newton-Schulz iteration.
+    adjust_lr_fn: The scale of the learning rate by the shape of a matrix."""
 
     _make, _options = staticmethod(capi.accel_optimizer_muon), capi.accel_muon_options_t
 
@@ -180,6 +255,7 @@ class LOMO(Optimizer):
     """LOMO. accel_lomo_backward() updates; accel_optimizer_step() and accel_optimizer_zero_grad() have nothing left
     to do.
 
+    lr: The learning rate.
     clip_grad_norm: The most that the norm of all gradients may be; costs a second backward.
     clip_grad_value: The most that an element of a gradient may be."""
 
@@ -194,6 +270,8 @@ class LOMO(Optimizer):
 class AdaLomo(Optimizer):
     """AdaLomo, by accel_lomo_backward() as LOMO.
 
+    lr: The learning rate.
+    weight_decay: The weight decay.
     decay_rate: 1 - step^decay_rate of the second moment stays.
     eps1: Added to the squares of gradients.
     eps2: The least size of a parameter that counts.
@@ -215,10 +293,13 @@ class AdaLomo(Optimizer):
 class SGDScheduleFree(Optimizer):
     """Schedule-free SGD.
 
+    lr: The learning rate.
     momentum: The average's share in the point at which gradients are taken.
+    weight_decay: The weight decay.
     warmup_steps: Updates in which the learning rate grows from 0.
     r: The weight of an iterate in the average grows with the step to this power.
-    weight_lr_power: And with the largest learning rate so far to this power."""
+    weight_lr_power: And with the largest learning rate so far to this power.
+    maximize: 1: maximizes the objective."""
 
     _make, _options = staticmethod(capi.accel_optimizer_schedule_free_sgd), capi.accel_schedule_free_sgd_options_t
 
@@ -232,9 +313,13 @@ class SGDScheduleFree(Optimizer):
 class AdamWScheduleFree(Optimizer):
     """Schedule-free AdamW.
 
+    lr: The learning rate.
+    eps: Added to the denominator.
+    weight_decay: The weight decay.
     warmup_steps: Updates in which the learning rate grows from 0.
     r: The weight of an iterate in the average grows with the step to this power.
-    weight_lr_power: And with the largest learning rate so far to this power."""
+    weight_lr_power: And with the largest learning rate so far to this power.
+    maximize: 1: maximizes the objective."""
 
     _make, _options = staticmethod(capi.accel_optimizer_schedule_free_adamw), capi.accel_schedule_free_adamw_options_t
 

@@ -20,7 +20,7 @@ class SequentialSampler(Sampler):
 
 class SeedableRandomSampler(Sampler):
     """A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed +
-    epoch), as the reference's SeedableRandomSampler."""
+    epoch), as Accelerate's SeedableRandomSampler."""
 
     def __init__(self, data_source, data_seed=0):
         super().__init__(capi.accel_sampler_seedable_random(len(data_source), data_seed))
@@ -32,7 +32,7 @@ class RandomSampler(Sampler):
 
     replacement: 1: an item may come again at once.
     num_samples: Draws of an epoch.
-    seed: Of generator(seed + epoch)."""
+    seed: The seed of generator(seed + epoch)."""
 
     def __init__(self, data_source, replacement: bool = False, num_samples: Optional[int] = None, seed: int = 0):
         super().__init__(capi.accel_sampler_random_draws(len(data_source), len(data_source) if num_samples is None else num_samples,
@@ -45,7 +45,7 @@ class WeightedRandomSampler(Sampler):
     weights: Of each item, of any sum; an item of weight 0 is never drawn.
     num_samples: Draws of an epoch.
     replacement: 1: an item may be drawn again. 0: num_samples is at most the number of weights above 0.
-    seed: Of generator(seed + epoch)."""
+    seed: The seed of generator(seed + epoch)."""
 
     def __init__(self, weights, num_samples: int, replacement: bool = True, seed: int = 0):
         super().__init__(capi.accel_sampler_weighted(list(map(float, weights)), num_samples, int(replacement), seed))
@@ -55,7 +55,7 @@ class SubsetRandomSampler(Sampler):
     """Some of the items, as torch's SubsetRandomSampler when they are shuffled.
 
     indices: From 0; they may repeat.
-    seed: Of generator(seed + epoch)."""
+    seed: The seed of generator(seed + epoch)."""
 
     def __init__(self, indices, seed: int = 0):
         super().__init__(capi.accel_sampler_subset(list(indices), 1, seed))
@@ -68,7 +68,7 @@ class LengthGroupedSampler(Sampler):
 
     batch_size: The loader's, of all ranks together.
     lengths: Of each item.
-    seed: Of generator(seed + epoch)."""
+    seed: The seed of generator(seed + epoch)."""
 
     def __init__(self, batch_size: int, lengths, seed: int = 0):
         super().__init__(capi.accel_sampler_length_grouped(list(lengths), batch_size, capi.ACCEL_UNSET_INT64, seed))
@@ -81,7 +81,7 @@ class DistributedSampler(Sampler):
     num_replicas: Ranks.
     rank: This one.
     shuffle: 1: of the permutation of generator(seed + epoch). 0: of the sequence.
-    seed: The same on all ranks.
+    seed: Equal on all ranks.
     drop_last: 1: a tail that does not reach all ranks is left out; 0: it is filled up with items from the start."""
 
     def __init__(self, dataset, num_replicas: int, rank: int, shuffle: bool = True, seed: int = 0, drop_last: bool = False):

@@ -107,6 +107,7 @@ class OneCycleLR(LRScheduler):
         cycled.
     max_lr: The highest rate.
     total_steps: At least 1.
+    anneal_strategy: The shape of the decay.
     pct_start: Share of the steps in which the rate rises.
     base_momentum: At the highest rate.
     max_momentum: At the lowest rates.
@@ -131,6 +132,7 @@ class CyclicLR(LRScheduler):
     optimizer: It must have a momentum, or beta1, when that is cycled.
     base_lr: The lowest and the highest rate.
     max_lr: The lowest and the highest rate.
+    mode: The form of the cycle.
     step_size_up: Steps from base_lr to max_lr.
     step_size_down: And back.
     gamma: The base of EXP_RANGE.
@@ -151,10 +153,13 @@ class ReduceLROnPlateau(LRScheduler):
     """Reduces the rates when a metric does not get better any more. It steps with accel_scheduler_step_metric()
     only.
 
+    mode: Whether a lower or a higher metric is better.
     factor: The rate is multiplied by it.
     patience: Metrics without improvement that are endured.
     threshold: By how much a metric must be better.
+    threshold_mode: Whether the threshold is relative or absolute.
     cooldown: Metrics after a reduction that do not count.
+    min_lr: The least learning rate.
     eps: Smaller reductions are left out."""
 
     def __init__(self, optimizer, mode: str = "min", factor: float = 0.1, patience: int = 10, threshold: float = 0.0001,

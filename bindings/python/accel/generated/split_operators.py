@@ -45,12 +45,12 @@ def parallel_reduce_scatter(tensor, group, dim: int = -1) -> Any:
 
 
 def parallel_class_scores(scores, group, classes: int) -> Any:
-    """Class scores of which this rank has some classes, such as those of a language model's head over a part of its
+    """Logits of which this rank has some classes, such as those of a language model's head over a part of its
     vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its
     rows are the loss over all classes, with targets and class weights of all. Each such loss is one exchange of 3
-    numbers a row, or 4 with label smoothing; its backward has none. The gradient of what the scores were computed
+    numbers a row, or 4 with label smoothing; its backward has none. The gradient of what the logits were computed
     from is a term of a sum: accel_parallel_copy() before the head sums it. Softmax, argmax, topk and logsumexp of
-    such scores are UNSUPPORTED. Scores without a graph, as in an evaluation, are gathered, and so whole.
+    such logits are UNSUPPORTED. Logits without a graph, as in an evaluation, are gathered, and so whole.
 
     scores: A floating tensor [..., classes of this rank].
     classes: The number of all classes, of which rank r has the share r."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `accel launch` makes of arguments, as the program says: the command, its environment, and the settings with their sources."""
+"""The result of `accel launch` for arguments: the command, its environment, and the settings with their sources."""
 
 import argparse
 import functools
@@ -54,7 +54,7 @@ def arguments_of(args):
 
 
 def plan(args, uses_file=True):
-    """What would be started: `accel launch --dry-run --json`."""
+    """The commands that would be started: `accel launch --dry-run --json`."""
     args = argparse.Namespace(**{**vars(args), "dry_run": False, "json": False})
     no_file = {} if uses_file else {"HF_HOME": os.devnull, "ACCELERATE_CONFIG_FILE": ""}
     if not uses_file:

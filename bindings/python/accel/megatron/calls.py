@@ -21,7 +21,7 @@ def _logits(output):
 
 
 def _losses(logits, labels):
-    """Of each token; one whose label is -100 has 0."""
+    """The loss of each token; a token whose label is -100 has 0."""
     return F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="none").view(labels.shape)
 
 

@@ -83,7 +83,7 @@ def _of_layers(plugin, given):
 
 
 def _of_losses(plugin):
-    """What a step computes."""
+    """Settings that the losses of a step do not have."""
     args, is_own_step = plugin.megatron_lm_default_args, plugin.custom_train_step_class is None
     kind = args.get("model_type_name")
     for name in _OF_GPT:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands in a program of Megatron-LM for a schedule, and for loaders of its data."""
+"""Stand-ins in a program of Megatron-LM for a schedule, and for loaders of its data."""
 
 # The arguments of Megatron's data that have a default, by its names.
 _DATA = {"data_path": None, "split": None, "train_data_path": None, "valid_data_path": None, "test_data_path": None, "eval_iters": 100,

@@ -51,7 +51,7 @@ class MegatronEngine(EngineModel):
         return self.accelerator.unwrap_model(self.module).config
 
     def train(self, mode=True):
-        """Calls are steps from here on. What evaluations gave goes to tensorboard_dir."""
+        """Calls are steps from here on. Results of evaluations go to tensorboard_dir."""
         super().train(mode)
         if mode and self.iteration > 0:
             self.log_eval_results()
@@ -131,12 +131,12 @@ class MegatronEngine(EngineModel):
         return [({name: value[begin:begin + size] for name, value in batch.items()}, min(size, rows - begin) / rows) for begin in range(0, rows, size)]
 
     def _run(self, iterator):
-        """What the loss function of the step returns for the next micro-batch."""
+        """The result of the step's loss function for the next micro-batch."""
         output, loss_of = self.train_step_handler.forward_step(iterator, self._called[0])
         return loss_of(output)
 
     def weight_of_items(self, parts):
-        """What the sum of losses of a micro-batch is multiplied with, so that the mean over the ranks is that over all items of the step; None where the
+        """The factor of the sum of losses of a micro-batch, so that the mean over the ranks is that over all items of the step; None where the
         train step does not know their number before."""
         count = getattr(self.train_step_handler, "count", None)
         counts = [None] if count is None else [count(part) for part, _ in parts]
@@ -197,7 +197,7 @@ class MegatronEngine(EngineModel):
         """Nothing: the call with the batch did it."""
 
     def get_global_grad_norm(self):
-        """Of the gradients of the latest update, before they were clipped; None before the first, and without gradient_clipping."""
+        """The norm of the gradients of the latest update, before they were clipped; None before the first, and without gradient_clipping."""
         return self._norm
 
     def save_checkpoint(self, output_dir):

@@ -25,7 +25,7 @@ def prepare_optimizer(accelerator, model):
 
 
 def prepare_scheduler(accelerator, optimizer, scheduler):
-    """A schedule by Megatron's arguments; to be prepared. `scheduler` is not looked at, as in the reference."""
+    """A schedule by Megatron's arguments; to be prepared. `scheduler` is not looked at, as in Accelerate."""
     from .schedule import MegatronSchedule
 
     return MegatronSchedule(optimizer, get_args())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the data ranks do together: those that read different batches."""
+"""Exchanges of the data ranks, which read different batches."""
 
 from .. import capi
 from ..parallel import collectives

@@ -11,7 +11,7 @@ _SETTINGS = ("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_
 
 
 def with_step_rows(loader, rows):
-    """The same loader with this number of rows in a batch; it itself where it has them."""
+    """The loader with this number of rows in a batch; it itself where it has them."""
     if not is_torch_loader(loader) or getattr(loader, "_is_accelerate_prepared", False) or loader.batch_size == rows:
         return loader
     settings = {name: getattr(loader, name) for name in _SETTINGS if hasattr(loader, name)}

@@ -34,7 +34,7 @@ _LOGGED = ("log_params_norm", "log_num_zeros_in_grad", "log_throughput", "log_pr
 @dataclasses.dataclass
 class MegatronLMPlugin(settings.MegatronLMPlugin):
     """How a model is split, sharded and trained, in Megatron-LM's words (docs/megatron.md). None: from MEGATRON_LM_*, else the default: one rank along
-    each axis, one micro-batch, gradients clipped to a norm of 1. context_parallel_size is 1 unless it is said, where the reference takes 2.
+    each axis, one micro-batch, gradients clipped to a norm of 1. context_parallel_size is 1 unless it is said, where Accelerate takes 2.
     `megatron_lm_default_args` has the settings under the names of Megatron's arguments."""
 
     def __post_init__(self):

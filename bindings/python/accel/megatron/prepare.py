@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What prepare() does under Megatron-LM's settings: completes them from the objects, and makes the engine that does whole steps."""
+"""prepare() under Megatron-LM's settings: completes them from the objects, and makes the engine that does whole steps."""
 
 import logging
 

@@ -29,8 +29,8 @@ def layers_of(model):
 
 
 def chosen(layers, plugin):
-    """Those that are computed again, and whether the results of their products are kept. Nothing unless it was asked for: recompute_granularity is "full"
-    where nobody says so."""
+    """The modules that are computed again, and whether the results of their products are saved. Nothing unless it was asked for:
+    recompute_granularity is "full" where nobody says so."""
     if "recompute_granularity" in plugin.said:
         is_selective = plugin.recompute_granularity == "selective"
     elif plugin.recompute_activations:
@@ -44,7 +44,7 @@ def chosen(layers, plugin):
 
 
 def apply(model, plugin):
-    """Of a model that is not prepared yet."""
+    """Sets up recomputation in a model that is not prepared yet."""
     layers = layers_of(model)
     found, is_selective = chosen(layers, plugin)
     if not layers and chosen([None], plugin)[0]:

@@ -49,7 +49,7 @@ class MegatronSchedule(LRScheduler):
 
     @property
     def samples(self):
-        """Of all updates so far."""
+        """The samples of all updates so far."""
         return self.samples_elsewhere + self.last_epoch * self.samples_per_step
 
     def get_lr(self):

@@ -80,7 +80,7 @@ class StagedSteps:
         return self.engine.train_step_handler.forward_step(iter([micro_batch]), model)
 
     def _inputs(self, batch):
-        """What the step calls the model with, by name."""
+        """The arguments of the step's call of the model, by name."""
         try:
             self._called(batch)
         except _Called as call:
@@ -90,7 +90,7 @@ class StagedSteps:
                                   "expected one call, model(...)")
 
     def _result(self, micro_batch, output):
-        """What the loss function of the step returns for an output of the model."""
+        """The result of the step's loss function for an output of the model."""
         returned, loss_of = self._called(micro_batch, output)
         return loss_of(returned)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tensorboard_dir gets: the values of each step, and of evaluations."""
+"""The log in tensorboard_dir: the values of each step, and of evaluations."""
 
 import math
 
@@ -13,7 +13,7 @@ class StepLog:
         self.tracker = accelerator.start_tracker("tensorboard", "megatron", str(args.tensorboard_dir))
 
     def add(self, engine, values, skipped, norm):
-        """Of one step."""
+        """Logs the values of one step."""
         told = {name: float(value) for name, value in values.items() if value.dim() == 0}
         if engine.optimizer is not None:
             group = engine.optimizer.param_groups[0]
@@ -32,7 +32,7 @@ class StepLog:
         return math.sqrt(sum(float(value.detach().float().square().sum()) for name, value in whole.items() if name in names))
 
     def add_evaluation(self, values):
-        """Of one batch."""
+        """Logs the values of one batch."""
         for name, value in values.items():
             if value.dim() == 0:
                 total, count = self.evaluated.get(name, (0.0, 0))

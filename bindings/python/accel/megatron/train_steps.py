@@ -39,7 +39,7 @@ class AbstractTrainStep(abc.ABC):
         """loss_func(..., output of the model)."""
 
     def _prepare(self, accelerator, args, output_class):
-        """What all steps have: functions of the program in the place of their own."""
+        """Sets what all steps have: functions of the program in the place of their own."""
         plugin = accelerator.state.megatron_lm_plugin
         self.device, self.is_sum = torch.device(str(accelerator.device)), plugin.calculate_per_token_loss
         self.checks_nan = getattr(args, "check_for_nan_in_loss_and_grad", True)

@@ -6,7 +6,7 @@ from .. import capi
 
 
 def of_module(module):
-    """What Module.__reduce__() gives: how to make the same module again."""
+    """The result of Module.__reduce__(): how to make the same module again."""
     state = {name: tensor.detach().clone() for name, tensor in capi.accel_module_state_dict(module.handle).items()}
     frozen = [name for name, tensor in module.named_parameters() if not tensor.requires_grad]
     extra = {name: tensor.detach().clone() for name, tensor in module.named_buffers() if name not in state}

@@ -55,7 +55,7 @@ class Flatten(Module):
 
 
 class CrossEntropyLoss:
-    """Mean cross entropy of class scores; label -100 is left out."""
+    """Mean cross entropy of logits; label -100 is left out."""
 
     def __call__(self, logits, labels):
         return capi.accel_cross_entropy(logits, labels)

@@ -12,7 +12,7 @@ _GUARDED = ("to", "cuda")  # what a dispatched model refuses
 
 
 class ModelHook:
-    """What a subclass does not define changes nothing. With `no_grad` the forward between the two functions records no gradients."""
+    """Methods that a subclass does not define change nothing. With `no_grad` the forward between the two functions records no gradients."""
 
     no_grad = False
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several ranks do together: collectives, sharding, DeepSpeed's settings."""
+"""Work of several ranks: collectives, sharding, DeepSpeed's settings."""

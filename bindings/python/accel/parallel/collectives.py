@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ranks do together with tensors and trees of tensors.
+"""Collectives of tensors and trees of tensors.
 
 All ranks must make the same call. Trees are lists, tuples and dicts; results have the same. With `async_op=True` a call only starts,
 and returns a Work.
@@ -9,7 +9,7 @@ import itertools
 import warnings
 
 from .. import capi
-from ..generated.errors import CollectiveMismatchError as DistributedOperationException  # noqa: F401  (the reference's name)
+from ..generated.errors import CollectiveMismatchError as DistributedOperationException  # noqa: F401  (Accelerate's name)
 from ..engine.objects import from_this_host, packed, unpacked
 from ..engine.torch_types import is_torch_tensor
 from ..engine.values import like, map_leaves, of_kind, to_engine
@@ -42,7 +42,7 @@ def gather(tensor, async_op=False):
 
 
 def gather_uneven(tensor, async_op=False):
-    """As gather(), for tensors whose dimension 0 differs by rank."""
+    """gather() for tensors whose dimension 0 differs by rank."""
     return _run(capi.accel_gather_uneven, capi.accel_gather_uneven_async, async_op,
                 lambda result: like(tensor, result), to_engine(tensor))
 
@@ -55,7 +55,7 @@ def gather_object(object, async_op=False):
 
 
 def gather_for_metrics(input_data, use_gather_object=False, async_op=False):
-    """As gather(), and cuts off what the loader repeated to fill batches. With `use_gather_object` as gather_object(): the items
+    """gather() without the rows that the loader repeated to fill batches. With `use_gather_object` as gather_object(): the items
     of all ranks in one list, whose tensors may have any sizes; in a list with an item for each row of the batch those of repeated rows are
     left out, of others the ends."""
     state = current()
@@ -72,7 +72,7 @@ def gather_for_metrics(input_data, use_gather_object=False, async_op=False):
 
 
 def _without_own_repetitions(data, as_objects):
-    """What has a row for each one of a batch whose last rows are repetitions that only its loader knows of, without those."""
+    """A value without the last rows of a batch that are repetitions which only its loader knows of."""
     repeating = getattr(GradientState().active_dataloader, "repeating", None)
     if repeating is None:
         return data
@@ -115,7 +115,7 @@ def broadcast_object_list(object_list, from_process=0, async_op=False):
 
 
 def from_rank(rank, compute):
-    """What a function returns on one rank, on all of them. Its error is one of all, also that the value cannot be sent."""
+    """The result of a function on one rank, on all of them. Its error is one of all, also that the value cannot be sent."""
     found, failure = [None, None], None
     if PartialState().process_index == rank:
         try:
@@ -132,8 +132,8 @@ def from_rank(rank, compute):
 
 
 def agreed(compute, lines=lambda _: ()):
-    """What a function returns on this rank, before the ranks do something together. Its error on one rank is one of all, and so are other `lines` of what it
-    returned: none waits for a rank that has refused."""
+    """The result of a function on this rank, before the ranks do something together. Its error on one rank is one of all, and so are other
+    `lines` of what it returned: none waits for a rank that has refused."""
     result = failure = None
     try:
         result = compute()
@@ -222,5 +222,5 @@ def progress(seconds=0.0):
 
 
 def flight_record():
-    """What this rank did last, as a JSON text: the latest collectives with their times."""
+    """The last work of this rank, as a JSON text: the latest collectives with their times."""
     return capi.accel_flight_record(current())

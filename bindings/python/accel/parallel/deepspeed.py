@@ -48,7 +48,7 @@ class DeepSpeedPlugin(settings.DeepSpeedPlugin):
         else:
             self._read_config()
         self.deepspeed_config = self.hf_ds_config.config
-        self.deepspeed_config["steps_per_print"] = float("inf")  # as in the reference: nothing is printed
+        self.deepspeed_config["steps_per_print"] = float("inf")  # as in Accelerate: nothing is printed
         if self.zero3_init_flag is None:
             self.zero3_init_flag = str_to_bool(os.environ.get("ACCELERATE_DEEPSPEED_ZERO3_INIT", str(self.hf_ds_config.is_zero3()))) == 1
         if self.zero3_init_flag and not self.hf_ds_config.is_zero3():
@@ -136,11 +136,12 @@ class DeepSpeedPlugin(settings.DeepSpeedPlugin):
 
     @property
     def mixed_precision(self):
-        """What the configuration computes in."""
+        """The precision of the configuration."""
         return next((name for name in ("fp16", "bf16") if self.deepspeed_config.get(name, {}).get("enabled") is True), "no")
 
     def set_deepspeed_weakref(self):
-        """Keeps a copy of the configuration without "auto" values as `dschf`. Transformers is not told: it would import the package deepspeed."""
+        """Keeps a copy of the configuration without "auto" values as `dschf`. Transformers does not get it: it would import the package
+        deepspeed."""
         config = copy.deepcopy(self.deepspeed_config)
         for key in ("gradient_accumulation_steps", "train_micro_batch_size_per_gpu"):
             if config.get(key, "auto") == "auto":
@@ -230,7 +231,7 @@ def get_active_deepspeed_plugin(state):
 
 
 def selected_of(plugins):
-    """Of a plugin, or of several by their names."""
+    """The selected one of a plugin, or of several by their names."""
     return plugins if not isinstance(plugins, dict) else next(plugin for plugin in plugins.values() if plugin.selected)
 
 

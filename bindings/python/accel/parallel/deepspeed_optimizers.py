@@ -39,7 +39,7 @@ class Lion(torch.optim.Optimizer):
 
 
 def make(kind, params, given, is_sharded=False):
-    """The optimizer of a name, for parameters of which with `is_sharded` each rank has a part. DeepSpeed's Adam decays weights as AdamW unless it is told otherwise, and by 0 unless it is told how much."""
+    """The optimizer of a name, for parameters of which with `is_sharded` each rank has a part. DeepSpeed's Adam decays weights as AdamW by default, and by 0 where no rate is set."""
     settings = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
     name = kind.lower()
     if name in _NOT_HERE:

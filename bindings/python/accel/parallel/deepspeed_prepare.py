@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What prepare() does under DeepSpeed's settings: fills the configuration from the objects, and makes the optimizer and the scheduler that it
+"""prepare() under DeepSpeed's settings: fills the configuration from the objects, and makes the optimizer and the scheduler that it
 names."""
 
 import logging
@@ -48,8 +48,8 @@ def objects(accelerator, plugin, given):
 
 
 def add_engine(accelerator, given, prepared):
-    """Of the first model of torch: `accelerator.deepspeed_engine_wrapped`, whose backward() also updates. In `prepared` the program's optimizer, and
-    the scheduler of a DummyScheduler, become ones whose step() does nothing."""
+    """The engine of the first model of torch: `accelerator.deepspeed_engine_wrapped`, whose backward() also updates. In `prepared` the program's
+    optimizer, and the scheduler of a DummyScheduler, become ones whose step() does nothing."""
     model = next(filter(is_torch_model, prepared), None)
     if model is None:
         return
@@ -78,7 +78,7 @@ def _is_own(thing, module):
 
 
 def _batch_size(accelerator, plugin, given):
-    """Of one rank: that of the configuration, else the smallest or largest of the loaders."""
+    """The batch size of one rank: the configuration's, else the smallest or largest of the loaders."""
     from ..data import loader as data
 
     if not plugin.is_auto("train_micro_batch_size_per_gpu"):
@@ -140,7 +140,7 @@ def _of_schedule(accelerator, scheduler):
 
 
 def _make_optimizer(plugin, dummy, model, has_ranks):
-    """As DeepSpeed reads them: its own names in any case, else the name of a class of torch.optim."""
+    """Makes an optimizer of the type that the configuration names: DeepSpeed's own names in any case, else the name of a class of torch.optim."""
     torch, section = torch_module(), plugin.deepspeed_config["optimizer"]
     kind = section.get("type", "")
     if torch is None:

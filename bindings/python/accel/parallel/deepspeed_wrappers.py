@@ -39,7 +39,7 @@ class PreparedEngine:
         self.optimizer.zero_grad()
 
     def get_global_grad_norm(self):
-        """Of the gradients of the latest update, before they were clipped; None before the first."""
+        """The norm of the gradients of the latest update, before they were clipped; None before the first."""
         return self._norm
 
     def zero_gather_16bit_weights_on_model_save(self):

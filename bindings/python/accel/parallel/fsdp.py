@@ -49,7 +49,7 @@ class FullyShardedDataParallelPlugin(settings.FullyShardedDataParallelPlugin):
     """How the ranks share out a model. None: from FSDP_*, else the default, which depends on the version. The kinds of values are those of
     torch.distributed.fsdp, or texts and numbers for them. Version 2: a number as reshard_after_forward is that of the ranks in a group, which keeps
     the parameters from forward to backward. param_init_fn(module) gives values to a module's own tensors on the device meta. The last fields are
-    those that accel_fsdp_options_t has beyond the reference."""
+    those that accel_fsdp_options_t has beyond Accelerate."""
 
     def __post_init__(self):
         read_variables(self, "fsdp_version")
@@ -155,7 +155,7 @@ class FullyShardedDataParallelPlugin(settings.FullyShardedDataParallelPlugin):
             self.sync_module_states = True
 
     def set_state_dict_type(self, state_dict_type=None):
-        """What checkpoints have of the model: FULL_STATE_DICT, SHARDED_STATE_DICT, or LOCAL_STATE_DICT of version 1."""
+        """Sets the form of the model in checkpoints: FULL_STATE_DICT, SHARDED_STATE_DICT, or LOCAL_STATE_DICT of version 1."""
         types = sharding_types.types()
         if state_dict_type is not None and state_dict_type != self.state_dict_type:
             self.state_dict_type, self.state_dict_config, self.optim_state_dict_config = state_dict_type, None, None
@@ -231,7 +231,7 @@ class FullyShardedDataParallelPlugin(settings.FullyShardedDataParallelPlugin):
                              f"got {self.cpu_offload}")
 
     def checkpoint_activations_of(self, model):
-        """As activation_checkpointing, of this model alone."""
+        """Sets activation_checkpointing for this model alone."""
         self._checkpointed.add(model)
 
     def checkpoints_activations_of(self, model):
@@ -239,7 +239,7 @@ class FullyShardedDataParallelPlugin(settings.FullyShardedDataParallelPlugin):
         return bool(self.activation_checkpointing) or model is not None and model in self._checkpointed
 
     def to_engine(self, model=None):
-        """The engine's options, for a model. What nobody has said stays unset, where the engine has defaults of its own."""
+        """The engine's options, for a model. Fields that nobody has set stay unset, where the engine has defaults of its own."""
         policy, names, number = self._wrapping(model)
         checkpoints = self.checkpoints_activations_of(model) and not is_torch_model(model)  # there training/torch_model.py does it
         reshard, strategy = self.reshard_after_forward, self.sharding_strategy

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference's functions around sharding of version 2, for scripts of torch that call them. The engine shards when a model is prepared."""
+"""Accelerate's functions around sharding of version 2, for scripts of torch that call them. The engine shards when a model is prepared."""
 
 import re
 

@@ -12,7 +12,7 @@ from ..state.job import current, sharded_by
 
 
 def gathered(tensors, modifier_rank=None):
-    """A scope in which these tensors are whole. Those that are not sharded only get the values of `modifier_rank` at its end."""
+    """A scope in which these tensors are whole. Parameters that are not sharded only get the values of `modifier_rank` at its end."""
     return scope(capi.accel_gathered_parameters_begin, current(), [to_engine(tensor) for tensor in tensors],
                  -1 if modifier_rank is None else modifier_rank)
 

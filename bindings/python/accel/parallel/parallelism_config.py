@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which ranks do what together: the sizes of the mesh under the reference's names, and the mesh itself."""
+"""Which ranks do what together: the sizes of the mesh under Accelerate's names, and the mesh itself."""
 
 import dataclasses
 import math
@@ -15,7 +15,7 @@ from ..state.options import read_variables
 from ..state.process import Group
 from .parallelism_handlers import DeepSpeedSequenceParallelConfig, TorchContextParallelConfig, TorchTensorParallelConfig, TorchTensorParallelPlugin
 
-# The reference's names of the axes, in the order of the mesh, and the engine's: cp and sp are two ways to split sequences along one axis.
+# Accelerate's names of the axes, in the order of the mesh, and the engine's: cp and sp are two ways to split sequences along one axis.
 _AXES = {"pp": "pipeline", "dp_replicate": "replicate", "dp_shard": "shard", "cp": "context", "sp": "context", "tp": "tensor"}
 _JOINT = {"dp": ("dp_replicate", "dp_shard"), "dp_shard_cp": ("dp_shard", "cp"), "dp_cp": ("dp_replicate", "dp_shard", "cp")}
 _HANDLERS = {"tp": TorchTensorParallelConfig, "cp": TorchContextParallelConfig, "sp": DeepSpeedSequenceParallelConfig}
@@ -29,7 +29,7 @@ def _axes_of_job():
 
 
 def _axes_of(names):
-    """The engine's text for one name or several: the reference's, joint ones, or the engine's own."""
+    """The engine's text for one name or several: Accelerate's, joint ones, or the engine's own."""
     names = [names] if isinstance(names, str) else names
     return ",".join(_AXES.get(axis, axis) for name in names for axis in _JOINT.get(name, (name,)))
 
@@ -150,14 +150,14 @@ class ParallelismConfig(settings.ParallelismConfig):
         return math.prod(map(self.size_of, _AXES))
 
     def to_engine(self) -> dict:
-        """Settings of the state. With sizes of 1 alone the engine makes every rank a replica, as the reference does."""
+        """Settings of the state. With sizes of 1 alone the engine makes every rank a replica, as Accelerate does."""
         sizes = {"pipeline_parallel_size": self.pp_size, "data_parallel_replicate_size": self.dp_replicate_size,
                  "data_parallel_shard_size": self.dp_shard_size, "context_parallel_size": self.cp_size * self.sp_size,
                  "tensor_parallel_size": self.tp_size, "expert_parallel_size": self.ep_size}
         return {} if self.total_size == 1 else sizes
 
     def _validate_accelerator(self, accelerator):
-        """Of the job that it is for."""
+        """Checks the configuration against the job that it is for."""
         if self.total_size == 1 and accelerator.multi_device:
             self.dp_replicate_size = accelerator.num_processes
         is_sharded = self.dp_shard_enabled or self.cp_enabled or self.sp_enabled
@@ -189,7 +189,7 @@ class ParallelismConfig(settings.ParallelismConfig):
 
     def build_device_mesh(self, device_type: str) -> Any:
         """A DeviceMesh of torch with these axes, for a program with a process group of its own in torch.distributed; None without axes, and as in
-        the reference with sp_size above 1."""
+        Accelerate with sp_size above 1."""
         names, sizes = self._get_mesh()
         if not names or self.sp_enabled:
             return None
@@ -203,7 +203,7 @@ class ParallelismConfig(settings.ParallelismConfig):
 
 
 def chosen_parallelism(given, plugin):
-    """What an Accelerator was given, also under the former name; else what the environment asks for, or None."""
+    """The configuration that an Accelerator was given, also under the former name; else the environment's, or None."""
     check_types(parallelism_config=(given, ParallelismConfig), torch_tp_plugin=(plugin, TorchTensorParallelPlugin))
     if plugin is not None:
         warnings.warn("torch_tp_plugin is deprecated: expected parallelism_config=ParallelismConfig(tp_size=...)", FutureWarning, stacklevel=3)

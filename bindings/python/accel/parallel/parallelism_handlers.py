@@ -13,7 +13,7 @@ from ..state.options import fill, read_variables
 class TorchTensorParallelConfig(settings.TorchTensorParallelConfig):
     """How the layers of prepared models are split along tp: by fields of accel_tensor_parallel_options_t (docs/parallelism.md). None: from their
     variables, the configuration file, or the default. prepare_model(tensor_parallel={...}) replaces fields for one model. With
-    enable_async_tp, which the reference ignores, exchanges run beside products, as with overlap "yes", unless `overlap` says otherwise."""
+    enable_async_tp, which Accelerate ignores, exchanges run beside products, as with overlap "yes", unless `overlap` says otherwise."""
 
     def __post_init__(self):
         read_variables(self, **dict.fromkeys(self._variables))  # what no variable says, the engine decides
@@ -28,7 +28,7 @@ class TorchTensorParallelConfig(settings.TorchTensorParallelConfig):
 
 @dataclasses.dataclass
 class TorchTensorParallelPlugin(settings.TorchTensorParallelPlugin):
-    """The reference's former name of tp_size: Accelerator(torch_tp_plugin=...) takes it for ParallelismConfig(tp_size=...), with a
+    """Accelerate's former name of tp_size: Accelerator(torch_tp_plugin=...) takes it for ParallelismConfig(tp_size=...), with a
     FutureWarning. The program reads torch_device_mesh."""
 
     def __post_init__(self):
@@ -52,7 +52,7 @@ _ATTENTION = ("flash_attention_2", "flash_attention_3", "sdpa")
 @dataclasses.dataclass
 class DeepSpeedSequenceParallelConfig(settings.DeepSpeedSequenceParallelConfig):
     """How sequences are split along sp. None: from PARALLELISM_CONFIG_SP_*, else lengths may change between batches. Each name of an attention
-    that the reference takes is taken, and the engine's attention computes."""
+    that Accelerate takes is taken, and the engine's attention computes."""
 
     def __post_init__(self):
         read_variables(self, "sp_seq_length_is_variable", "sp_attn_implementation")

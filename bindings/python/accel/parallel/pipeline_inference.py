@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inference with a model in stages, one on each rank: names of the reference's module `inference`.
+"""Inference with a model in stages, one on each rank: names of Accelerate's module `inference`.
 
 Chunks of a batch pass through the stages one behind the other, so that all ranks compute at once; the engine passes them on.
 """
@@ -102,7 +102,7 @@ def _torch_tensor(tensor):
 
 
 def _sent(value):
-    """What passes to the next stage, or is joined with other chunks."""
+    """The values that pass to the next stage, or are joined with other chunks."""
     return engine_values(value, "a stage has")
 
 
@@ -162,7 +162,7 @@ def build_pipeline(model, split_points, args, kwargs, num_chunks):
 
 
 def pippy_forward(forward, num_chunks, gather_output, *args, **kwargs):
-    """What a model in stages is called with: the first rank gives the inputs, and the last one has the output; with gather_output all have it."""
+    """The call of a model in stages: the first rank gives the inputs, and the last one has the output; with gather_output all have it."""
     state, pipeline = PartialState(), getattr(forward, "__self__", None)
     if state.num_processes == 1:
         return forward(*args, **kwargs)

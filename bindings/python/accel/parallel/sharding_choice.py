@@ -41,7 +41,7 @@ def choose(fsdp, one, several, mixed_precision):
 
 
 def _precision_of(deepspeed, mixed_precision):
-    """What the first of the plugins computes in, which is the one that is selected."""
+    """The precision of the first of the plugins, which is the one that is selected."""
     plugins = list(deepspeed.values()) if isinstance(deepspeed, dict) else [deepspeed]
     given = mixed_precision if mixed_precision is not None else parse_choice_from_env("ACCELERATE_MIXED_PRECISION", "no")
     for plugin in plugins:

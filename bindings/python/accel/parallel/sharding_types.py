@@ -51,7 +51,7 @@ def policies() -> Any:
 
 
 def dtypes() -> "dict[str, Any]":
-    """What the names of precisions mean. Fp8 computes on tensors of bfloat16."""
+    """The dtypes of the names of precisions. Fp8 computes on tensors of bfloat16."""
     if "torch" in sys.modules:
         import torch
 

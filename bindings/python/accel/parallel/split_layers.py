@@ -17,7 +17,7 @@ from .split_styles import COLUMNS, PACKED, ROWS, SUMMED, TABLES, WHOLE, Layer, R
 
 
 def prepare(model: torch.nn.Module, state, options, experts=None) -> "Split | None":
-    """What to do with a model that is about to be prepared, whose plan becomes rules for its parameters; None: its layers stay whole. `experts`: what
+    """Splits a model that is about to be prepared, whose plan becomes rules for its parameters; None: its layers stay whole. `experts`: what
     is shared out along another axis, which the plan of a family leaves whole."""
     mesh = capi.accel_state_mesh(state)
     plan = options.tensor_parallel.plan or "auto"
@@ -72,7 +72,7 @@ class Split:
         self.attentions: "list[Attention]" = attentions_of(model, self.layers, self.rank, self.ranks)
         heads = [layer for layer in self.layers if layer.gathers]
         if splits_loss and not heads:
-            raise ValueError("loss_parallel: the plan has no head whose class scores would be gathered: expected a layer with the style "
+            raise ValueError("loss_parallel: the plan has no head whose logits would be gathered: expected a layer with the style "
                              "colwise_gather_output")
         self.head = heads[-1] if splits_loss else None
         if splits_loss and hasattr(model, "loss_function"):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the styles of a plan do to layers of torch: the dimensions along which the engine cuts their parameters, and the operators around their
-forwards."""
+"""The effect of the styles of a plan on layers of torch: the dimensions along which the engine cuts their parameters, and the operators around
+their forwards."""
 
 import collections
 import types
@@ -71,7 +71,7 @@ class Layer:
         return list(map(int, sizes)) or [features // self.parts] * self.parts
 
     def rules(self):
-        """Those of its parameters, which the engine cuts along their first or second dimension, or that of each expert."""
+        """The rules for its parameters, which the engine cuts along their first or second dimension, or the rule of each expert."""
         if self.splits_experts:
             yield f"{self.path} {self.style}"
         if not self.is_cut:
@@ -86,18 +86,18 @@ class Layer:
 
 
 class Region:
-    """What the layers of a model share: the group of their ranks, the blocks in which sequences are split (None: nowhere), and the random numbers
-    of parts."""
+    """The parts that the layers of a model share: the group of their ranks, the blocks in which sequences are split (None: nowhere), and the
+    random numbers of parts."""
 
     def __init__(self, layers, group, rank, ranks, blocks, random, head=None):
         self.group, self.rank, self.ranks, self.blocks, self.random = group, rank, ranks, blocks, random
         self.readers = collections.Counter(layer.parent for layer in layers if layer.is_plain and layer.style in COLUMNS)
-        self.head = head  # the layer whose class scores stay split for the loss
+        self.head = head  # the layer whose logits stay split for the loss
         self.inputs: dict = {}
         self.summed: set = set()  # the numbers of parameters whose gradients are summed
 
     def sum_gradients(self, parameters):
-        """Of parameters that each rank has whole and uses on its part."""
+        """Sums the gradients of parameters that each rank has whole and uses on its part."""
         for parameter in parameters:
             if parameter.requires_grad and id(parameter) not in self.summed:
                 self.summed.add(id(parameter))

@@ -74,7 +74,7 @@ class _Engine:
 
 
 def adapt(dl, model, state, config):
-    """What deepspeed_ulysses_dl_adapter() returns."""
+    """The loader that deepspeed_ulysses_dl_adapter() returns."""
     if split_sequences.ranks_of(state) == 1 or config is not None and config.sp_size == 1:
         return dl
     of_model = getattr(model, "inputs_are_split", True)

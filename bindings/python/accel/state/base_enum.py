@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the enums of generated/enums.py are: a member is also the text itself, `DistributedType.MULTI_CPU == "MULTI_CPU"`."""
+"""Base of the enums of generated/enums.py: a member is also the text itself, `DistributedType.MULTI_CPU == "MULTI_CPU"`."""
 
 import enum
 
@@ -19,6 +19,6 @@ class BaseEnum(str, enum.Enum, metaclass=EnumWithContains):
 
 
 class NamedEnum(BaseEnum):
-    """Whose members are shown with their class, as the reference's of the same names: DistributedType.NO."""
+    """Whose members are shown with their class, as Accelerate's of the same names: DistributedType.NO."""
 
     __str__ = enum.Enum.__str__

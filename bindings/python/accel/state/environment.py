@@ -73,7 +73,7 @@ def clear_environment():
 
 
 def purge_accelerate_environment(func_or_cls):
-    """A decorator: variables ACCELERATE_* are afterwards as they were before. Of a class, and of those below it, each test method."""
+    """A decorator: variables ACCELERATE_* are afterwards as they were before. On a class it wraps each test method, also of its subclasses."""
     if isinstance(func_or_cls, type):
         return _purge_tests(func_or_cls)
     if inspect.iscoroutinefunction(func_or_cls):
@@ -143,7 +143,7 @@ _claims = collections.deque(maxlen=64)  # of ports, each closed when it leaves
 
 
 def _claim(port):
-    """As ClaimedPort of the engine: whoever has the abstract Unix name has the port."""
+    """Claims a port as the engine's ClaimedPort does: whoever has the abstract Unix name has the port."""
     owner = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         owner.bind(f"\0libaccel port {port}")

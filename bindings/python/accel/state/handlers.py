@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings as dataclasses, with the names of the reference. None: not given, so that the environment or the default decides."""
+"""Settings as dataclasses, with the names of Accelerate. None: not given, so that the environment or the default decides."""
 
 import operator
 import re
@@ -32,7 +32,7 @@ def whole_number(name, value, least=None):
 @dataclass
 class InitProcessGroupKwargs(settings.InitProcessGroupKwargs):
     """How ranks meet, at `init_method` "tcp://HOST:PORT" or as the environment says. The backend follows from the devices: `backend` is checked, not chosen, unless it is "staged", through host memory, or
-    names devices: "cuda:staged". Without `timeout` it is 600 s for "nccl", the default as in the reference, which means no backend of the CPU, and
+    names devices: "cuda:staged". Without `timeout` it is 600 s for "nccl", the default as in Accelerate, which means no backend of the CPU, and
     1800 s for others."""
 
     def __post_init__(self):
@@ -40,7 +40,7 @@ class InitProcessGroupKwargs(settings.InitProcessGroupKwargs):
             self.timeout = timedelta(seconds=600 if self.backend == "nccl" else 1800)
 
     def to_engine(self):
-        """Settings of the state. Of `backend` only the engine's own names: those of the reference are checked."""
+        """Settings of the state. `backend` only passes on the engine's own names: names of Accelerate are checked."""
         is_own = self.backend is not None and (self.backend == "staged" or ":" in self.backend)
         return {"backend": self.backend if is_own else None, "timeout_ms": int(self.timeout.total_seconds() * 1000),
                 **self._rendezvous()}
@@ -77,7 +77,7 @@ class DataLoaderConfiguration(settings.DataLoaderConfiguration):
         return engine_options(self, data_seed=whole_number("data_seed", self.data_seed, least=0))
 
     def for_torch(self):
-        """The same for a loader of torch, whose batches a scope or an adapter splits."""
+        """The settings of a loader of torch, whose batches a scope or an adapter splits."""
         if self.sequence_keys is not None:
             raise ValueError("sequence_keys is for loaders of accel: expected maybe_context_parallel(), or deepspeed_ulysses_dl_adapter() for a loader "
                              "of torch")
@@ -85,7 +85,7 @@ class DataLoaderConfiguration(settings.DataLoaderConfiguration):
 
 
 def warn_of_copies_that_block(non_blocking, pin_memory):
-    """Of a loader whose batches go to a device."""
+    """Warns for a loader whose batches go to a device."""
     if non_blocking and not pin_memory:
         warnings.warn("non_blocking=True for a loader without pin_memory: copies to a GPU from memory that is not page-locked block all the same; "
                       "give the DataLoader pin_memory=True, or leave non_blocking out", stacklevel=2)

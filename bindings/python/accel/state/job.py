@@ -98,7 +98,7 @@ def shard_by(fsdp_plugin, deepspeed_plugins):
 
 
 def sharded_by():
-    """The plugins that shard_by() was told."""
+    """The plugins that shard_by() was given."""
     return Job.fsdp_plugin, Job.deepspeed_plugins
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine and this process's surroundings are, found out without the engine."""
+"""Properties of this machine and this process's surroundings, found out without the engine."""
 
 import dataclasses
 import functools
@@ -18,7 +18,7 @@ COMPARISONS = {">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": ope
 
 
 def are_libraries_initialized(*library_names):
-    """Those of the packages that are imported already."""
+    """The given packages that are imported already."""
     return [name for name in library_names if name in sys.modules]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What fits into memory."""
+"""Functions around memory: sizes that fit, and freeing it."""
 
 import functools
 import gc
@@ -59,6 +59,6 @@ def clear_device_cache(garbage_collection=False):
 
 
 def release_memory(*objects):
-    """As many None as objects, for `a, b = release_memory(a, b)`; cached memory goes back."""
+    """Returns as many None as objects, for `a, b = release_memory(a, b)`; cached memory goes back."""
     clear_device_cache(garbage_collection=True)
     return [None] * len(objects)

@@ -58,7 +58,7 @@ def _after_last():
 
 
 class View(methods.View):
-    """What all ranks' states tell."""
+    """Properties of all ranks' states."""
 
     @staticmethod
     def _current():
@@ -69,7 +69,7 @@ class View(methods.View):
 
     @property
     def default_device(self) -> Any:
-        """What a job without `cpu` would compute on."""
+        """The device that a job without `cpu` would compute on."""
         return for_program(capi.accel_device_default())
 
     @property
@@ -219,7 +219,7 @@ class Group:
 
 
 class _Share:
-    """A rank's share of something: what it holds, usable in `with` as the reference has it."""
+    """A rank's share of something: what it holds, usable in `with` as Accelerate has it."""
 
     def __init__(self, inputs, apply_padding):
         if hasattr(inputs, "select") and hasattr(inputs, "column_names"):  # a dataset of the package datasets
@@ -240,7 +240,7 @@ class _Share:
 
 
 def _indices_of(value):
-    """What stands for it in the engine: of lists and tuples the places, so that what is in them stays what it is."""
+    """The stand-in in the engine: for lists and tuples the places, so that their items stay as they are."""
     return list(range(len(value))) if isinstance(value, (list, tuple)) else to_engine(value)
 
 
@@ -292,14 +292,14 @@ class PartialState(View):
 
 
 def current_of_accelerator(accelerator=None):
-    """As current(), when there is still an AcceleratorState."""
+    """current(), when there is still an AcceleratorState."""
     if not Job.accelerator:
         raise NoStateError("AcceleratorState")
     return current(accelerator)
 
 
 class AcceleratorState(View):
-    """As PartialState, once there is an Accelerator. All instances are one."""
+    """A PartialState, once there is an Accelerator. All instances are one."""
 
     _current = staticmethod(current_of_accelerator)
     _shared_state = _OfClass(lambda: {"mixed_precision": AcceleratorState().mixed_precision} if Job.accelerator else {})
@@ -345,7 +345,7 @@ class AcceleratorState(View):
 
     @property
     def parallelism_config(self):
-        """Which ranks do what together, as the latest Accelerator was told; None: all are replicas, or shards of one."""
+        """Which ranks do what together, as the latest Accelerator was given; None: all are replicas, or shards of one."""
         return Job.parallelism_config
 
     @property
@@ -360,7 +360,7 @@ class AcceleratorState(View):
 
     @property
     def dynamo_plugin(self):
-        """How models of torch are compiled, as the latest Accelerator was told."""
+        """How models of torch are compiled, as the latest Accelerator was given."""
         from ..training.compilation import TorchDynamoPlugin
 
         return TorchDynamoPlugin(backend="no") if Job.dynamo_plugin is None else Job.dynamo_plugin
@@ -517,7 +517,7 @@ class GradientState:
 
     @property
     def plugin_kwargs(self) -> dict:
-        """All settings. Those that are set replace all: what they leave out gets its default."""
+        """All settings. New settings replace all: a field that they leave out gets its default."""
         return _Accumulation(capi.accel_gradient_accumulation(current()))
 
     @plugin_kwargs.setter

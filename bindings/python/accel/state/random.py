@@ -40,7 +40,7 @@ def set_seed(seed, device_specific=False, deterministic=False):
 
 
 def rng_types_of_engine(rng_types):
-    """What the engine is told of an Accelerator's rng_types. "generator", the default, is that of a loader's order: orders follow from
+    """The engine's form of an Accelerator's rng_types. "generator", the default, is that of a loader's order: orders follow from
     seed and epoch, the same on all ranks, so there is nothing to make equal."""
     names = [str(name) for name in rng_types or ()]
     return ",".join(name for name in names if name != "generator") or None

@@ -165,7 +165,7 @@ class Tensor(methods.Tensor, capi.accel_tensor):
         return capi.accel_listify(self)
 
     def numpy(self) -> Any:
-        """The same memory as a NumPy array."""
+        """A NumPy array that shares the memory."""
         if self.requires_grad:
             raise RuntimeError("the tensor requires a gradient; use tensor.detach().numpy()")
         import numpy

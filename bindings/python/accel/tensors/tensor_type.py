@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What counts as a tensor, for modules that the class Tensor itself is made from."""
+"""The types that count as a tensor, for modules that the class Tensor itself is made from."""
 
 from .. import capi
 

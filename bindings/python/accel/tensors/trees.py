@@ -24,7 +24,7 @@ class CannotPadNestedTensorWarning(UserWarning):
 
 @dataclasses.dataclass
 class TensorInformation:
-    """What get_data_structure() says of a tensor, and what initialize_tensors() makes one from."""
+    """The description of a tensor by get_data_structure(), from which initialize_tensors() makes one."""
 
     shape: tuple
     dtype: object
@@ -49,14 +49,14 @@ def honor_type(obj, generator):
 
 
 def recursively_apply(func, data, *args, test_type=is_torch_tensor, error_on_other_type=False, **kwargs):
-    """The same tree with func(tensor, *args, **kwargs) in the place of each tensor. Other values stay; with `error_on_other_type` they
+    """Returns the tree with func(tensor, *args, **kwargs) in the place of each tensor. Other values stay; with `error_on_other_type` they
     raise a TypeError."""
     def apply(value):
         if test_type(value):
             return func(value, *args, **kwargs)
         if error_on_other_type:
             names = [getattr(function, "__name__", function) for function in (func, test_type)]
-            # Programs match these words, which are the reference's.
+            # Programs match these words, which are Accelerate's.
             raise TypeError(f"Unsupported types ({type(value)}) passed to `{names[0]}`. Only nested list/tuple/dicts of objects that are valid for "
                             f"`{names[1]}` should be passed.")
         return value
@@ -65,7 +65,7 @@ def recursively_apply(func, data, *args, test_type=is_torch_tensor, error_on_oth
 
 
 def send_to_device(tensor, device, non_blocking=False, skip_keys=None):
-    """Moves each tensor, and whatever else has to(), to a device. What is under the keys `skip_keys` of dicts stays where it is."""
+    """Moves each tensor, and whatever else has to(), to a device. Values under the keys `skip_keys` of dicts stay where they are."""
     if hasattr(tensor, "to"):
         return _moved(tensor, device, non_blocking)
     skip_keys = (skip_keys,) if isinstance(skip_keys, str) else skip_keys or ()
@@ -135,7 +135,7 @@ def find_batch_size(data):
 
 
 def ignorant_find_batch_size(data):
-    """As find_batch_size(), and None where no tensor comes first."""
+    """find_batch_size(), and None where no tensor comes first."""
     try:
         return find_batch_size(data)
     except (TypeError, ValueError):
@@ -151,12 +151,12 @@ def find_device(data):
 
 
 def get_data_structure(data):
-    """The same tree with a TensorInformation for each tensor."""
+    """Returns the tree with a TensorInformation for each tensor."""
     return map_leaves(data, is_torch_tensor, lambda tensor: TensorInformation(tensor.shape, tensor.dtype))
 
 
 def get_shape(data):
-    """The same tree with the shape of each tensor as a list."""
+    """Returns the tree with the shape of each tensor as a list."""
     return map_leaves(data, is_torch_tensor, lambda tensor: list(tensor.shape))
 
 
@@ -183,7 +183,7 @@ def pad_input_tensors(tensor, batch_size, num_processes, dim=0):
 
 
 def slice_tensors(data, tensor_slice, process_index=None, num_processes=None):
-    """Rows of each tensor. The last two arguments are the reference's, and not used."""
+    """Rows of each tensor. The last two arguments are Accelerate's, and not used."""
     if tensor_slice.step not in (None, 1):
         raise ValueError("slices of trees have no step")
     return map_leaves(data, is_torch_tensor, lambda tensor: tensor[tensor_slice])

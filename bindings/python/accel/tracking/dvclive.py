@@ -27,7 +27,7 @@ class DVCLiveTracker(PackageTracker):
         self.live.log_params(values)
 
     def log(self, values, step=None, **kwargs):
-        """What DVCLive takes for a metric. The next step is the one after this."""
+        """Logs the values that DVCLive takes for a metric. The next step is the one after this."""
         from dvclive.plots import Metric
 
         if step is not None:

@@ -30,7 +30,7 @@ class EngineTracker(GeneralTracker):
         self._run = None
 
     def _settings(self):
-        """Those that the engine knows."""
+        """The settings that the engine knows."""
         return self.init_kwargs
 
     def _running(self):
@@ -61,8 +61,8 @@ class EngineTracker(GeneralTracker):
         capi.accel_tracker_log(self._running().handle_of(self), loggable(values), _step(step))
 
     def log_images(self, values, step=None, dataformats="NCHW", **kwargs):
-        """Images by name: arrays or tensors, of one or of several, or lists of them. `dataformats` says which dimension is which. As figures,
-        tables and files they go to all trackers of the engine."""
+        """Images by name: arrays or tensors, of one or of several, or lists of them. `dataformats` says which dimension is which. They go to all
+        trackers of the engine, like figures, tables and files."""
         _refuse(self, kwargs)
         if dataformats not in _CHANNELS_FIRST:
             raise ValueError(f"dataformats={dataformats!r}: expected one of {', '.join(_CHANNELS_FIRST)}")
@@ -160,7 +160,7 @@ class EngineRun:
             self.finish()
 
     def again(self, config):
-        """The same trackers, begun again with a configuration."""
+        """These trackers, begun again with a configuration."""
         trackers = sorted((tracker for tracker in self._trackers if tracker._run is self), key=lambda tracker: self.names.index(tracker.name))
         self.finish()
         EngineRun(trackers, config, self.state)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is logged as the engine takes it. A value that only another tracker understands is left out, with one warning for each name."""
+"""Logged values in the form that the engine takes. A value that only another tracker understands is left out, with one warning for each name."""
 
 import logging
 import numbers

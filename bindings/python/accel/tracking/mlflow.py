@@ -42,7 +42,7 @@ class MLflowTracker(GeneralTracker):
                                            tags=self.tags, description=self.description)
 
     def store_init_configuration(self, values):
-        """As parameters, as many in a call as MLflow takes; values that are too long for it are left out."""
+        """Logs parameters, as many in a call as MLflow takes; values that are too long for it are left out."""
         import mlflow
         from mlflow.utils import validation
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What shows how the training of an Accelerator goes: trackers, profiles and reports."""
+"""Monitoring of an Accelerator's training: trackers, profiles and reports."""
 
 import os
 import warnings

@@ -20,7 +20,7 @@ ProfilerActivity = Literal["cpu", "xpu", "mtia", "cuda", "hpu"]
 
 
 class ProfilerAction(IntEnum):
-    """What a step of a schedule does."""
+    """The action of a step of a schedule."""
 
     NONE = capi.ACCEL_PROFILE_NONE
     WARMUP = capi.ACCEL_PROFILE_WARMUP
@@ -30,8 +30,9 @@ class ProfilerAction(IntEnum):
 
 @dataclass
 class ProfileKwargs(settings.ProfileKwargs):
-    """What is profiled. `schedule_option` has wait, warmup, active, and where wanted repeat (0: for ever) and skip_first; without it everything is
-    recorded. on_trace_ready(profile) runs when a cycle of it is complete. In `output_trace_dir` each rank writes profile_<rank>.json."""
+    """The settings of a profile. `schedule_option` has wait, warmup, active, and where wanted repeat (0: for ever) and skip_first;
+    without it everything is recorded. on_trace_ready(profile) runs when a cycle of it is complete. In `output_trace_dir` each rank writes
+    profile_<rank>.json."""
 
     def build(self):
         """The profiler, to be used in `with`: torch.profiler.profile, or a Profile where torch is not imported."""
@@ -139,7 +140,7 @@ class Profile(methods.Profile):
         return 0 if self._handle is None else capi.accel_profile_step_number(self._handle)
 
     def schedule(self, step):
-        """What a step does. Without a schedule all are recorded."""
+        """The action of a step. Without a schedule all are recorded."""
         if self._settings.schedule_option is None:
             return ProfilerAction.RECORD
         return ProfilerAction(capi.accel_profile_schedule(self._options, step))

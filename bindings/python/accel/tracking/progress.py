@@ -49,5 +49,5 @@ class ProgressBar(methods.ProgressBar):
             self.close()
 
     def set_postfix(self, **values):
-        """What stands behind the rate: numbers and texts; memory=None stands for the memory of the process."""
+        """Sets the values behind the rate: numbers and texts; memory=None stands for the memory of the process."""
         capi.accel_progress_set_values(self._handle, values)

@@ -50,8 +50,8 @@ def _is_available(kind):
 
 
 def filter_trackers(log_with, logging_dir=None):
-    """What log_with names, once each: instances and classes as they are, others as their names. Built-in trackers that cannot be used here are
-    left out, with a message for debugging; of "all" also those that need a logging_dir when there is none."""
+    """The trackers of log_with, once each: instances and classes as they are, others as their names. Built-in trackers that cannot be used here
+    are left out, with a message for debugging; of "all" also those that need a logging_dir when there is none."""
     given = [] if log_with is None else log_with if isinstance(log_with, (list, tuple)) else [log_with]
     chosen = []
     for entry in given:

@@ -43,8 +43,9 @@ class TensorBoardTracker(EngineTracker):
     tracker = property(attrgetter("writer"))
 
     def log(self, values, step=None, **kwargs):
-        """As all trackers of the engine. With `kwargs` the values go through the SummaryWriter: numbers by add_scalar(), texts by add_text(), maps
-        of numbers by add_scalars(), which get them. After finish() the tracker begins again, with another file, as a SummaryWriter does."""
+        """Writes to all trackers of the engine. With `kwargs` the values go through the SummaryWriter: numbers by add_scalar(), texts by
+        add_text(), maps of numbers by add_scalars(), which get them. After finish() the tracker begins again, with another file, as a
+        SummaryWriter does."""
         if self._has_ended and self._run is None:
             self.start()
         if not kwargs:
@@ -57,7 +58,7 @@ class TensorBoardTracker(EngineTracker):
         self.writer.flush()
 
     def log_images(self, values, step=None, dataformats="NCHW", **kwargs):
-        """As all trackers of the engine; with `kwargs` by add_images()."""
+        """Writes to all trackers of the engine; with `kwargs` by add_images()."""
         if not kwargs:
             super().log_images(values, step, dataformats)
             return

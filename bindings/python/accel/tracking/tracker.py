@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tracker is."""
+"""The interface of a tracker."""
 
 import functools
 import logging

@@ -48,14 +48,23 @@ _HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, In
 
 
 class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
-    """What a training program holds. Settings that are not given come from the launcher (ACCELERATE_*), then from the defaults.
+    """The entry point of a training. Unset arguments come
+    from the launcher (ACCELERATE_*), then the defaults.
 
-    Of the engine, beyond the reference: true_divisor, keep_output_dtype, scheduler_steps_per_update, num_threads, cpu_kernels ("auto",
-    "default", "onednn"), cpu_memory ("auto", "default", "cached"), cpu_memory_kept (bytes), torch_device ("cpu", "cuda:1"),
-    device_plugins (libraries that register devices, joined by colons), cpu_affinity and fused_optimizers (False: optimizers of torch compute
-    their updates themselves). fsdp_plugin and deepspeed_plugin, one
-    or several by name, say how models are sharded, and parallelism_config how they are split; torch_tp_plugin is its former name.
-    megatron_lm_plugin says both, in Megatron-LM's words.
+    fsdp_plugin and deepspeed_plugin, one or several by name, say how models are sharded, and parallelism_config (formerly
+    torch_tp_plugin) how they are split. megatron_lm_plugin says both.
+
+    Beyond Accelerate:
+
+    - true_divisor: divides a short last group by its length
+    - keep_output_dtype: outputs stay in half precision
+    - scheduler_steps_per_update: schedules count updates
+    - num_threads, cpu_affinity: the threads of the CPU
+    - cpu_kernels: "auto", "default", "onednn"
+    - cpu_memory: "auto", "default", "cached" (cpu_memory_kept bytes)
+    - torch_device: "cpu", "cuda:1"
+    - device_plugins: libraries, joined by colons
+    - fused_optimizers: False leaves updates to torch
     """
 
     def __init__(self, device_placement: bool = True, split_batches: "bool | None" = None, mixed_precision: "str | None" = None,
@@ -508,8 +517,8 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
         self._write_model(lambda state, handle, *rest: capi.accel_save_model_folder(state, handle, os.fspath(source), *rest), model, save_directory, max_shard_size, safe_serialization)
 
     def get_state_dict(self, model, unwrap=True):
-        """The weights of a model. Those of a sharded one are collected on the main process, the others get an empty dict. Under ZeRO 3 they are
-        in 16 bits, as zero3_save_16bit_model of the plugin asks; without it this is a ValueError."""
+        """The weights of a model; those of a sharded one on the main process, on the others an empty dict. Under ZeRO 3
+        they are in 16 bits, as zero3_save_16bit_model of the plugin asks; without it this is a ValueError."""
         if not hasattr(model, "state_dict"):
             raise wrong_kind("get_state_dict", model, "a model", "one of accel or torch")
         kind = self._type_of_whole_weights()
@@ -530,7 +539,7 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
         return None if self.deepspeed_plugin is None else self.deepspeed_plugin.type_of_whole_weights()
 
     def save_state(self, output_dir: Any = None, safe_serialization: bool = True, **settings: Any) -> Any:
-        """Writes everything that is prepared or registered; the folder appears complete or not at all. The folder. Beyond the reference:
+        """Writes everything that is prepared or registered; the folder appears complete or not at all. The folder. Beyond Accelerate:
         asynchronous, when_busy, compression_level, incremental, durable, device_copy_bytes, page_locked_bytes."""
         project, state = self._set_project()
         if not project.automatic_checkpoint_naming and output_dir is None:
@@ -543,8 +552,8 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
 
     def load_state(self, input_dir: Any = None, load_kwargs: "dict | None" = None, *, map_location: "str | None" = None,
                    **settings: Any) -> None:
-        """Loads a state; without a folder the newest of automatic naming. Saves continue with the number after it. Of `load_kwargs`,
-        weights_only=False reads registered objects of any class, whose pickles can run any code. Of the engine, beyond the reference:
+        """Loads a state; without a folder the newest of automatic naming. Saves continue with the number after it. weights_only=False
+        in `load_kwargs` reads registered objects of any class, whose pickles can run any code. Arguments beyond Accelerate:
         allow_missing, verify."""
         checkpoint.check_map_location(map_location)
         for name in load_kwargs or {}:
@@ -605,7 +614,7 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
         return skip_first_batches(dataloader, num_batches)
 
     def free_memory(self, *objects):
-        """Lets go of all prepared objects; as many None as objects. What is registered for checkpoints stays."""
+        """Lets go of all prepared objects; as many None as objects. Registered objects stay."""
         for held in (self._models, self._optimizers, self._schedulers, self._dataloaders):
             held.clear()
         self.deepspeed_engine_wrapped = self.whole_step_engine = None

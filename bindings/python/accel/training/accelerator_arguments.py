@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What programs give to an Accelerator: which kind of object it is, and what stands for it in the engine."""
+"""Arguments of an Accelerator: which kind of object it is, and what stands for it in the engine."""
 
 from .. import capi
 from ..data import loader as data
@@ -32,8 +32,8 @@ def kind_of(thing):
 
 
 def placements_of(given, objects, plugin):
-    """Of each object that prepare() gets whether it is put on the device; None: as the Accelerator says. Under the settings of a `plugin`, of DeepSpeed
-    or Megatron-LM, programs do not say so."""
+    """For each object that prepare() gets, whether it is put on the device; None: as the Accelerator says. Under the settings of a `plugin`, of
+    DeepSpeed or Megatron-LM, programs do not say so."""
     if given is not None and plugin is not None:
         raise ValueError("You can't customize device placements with DeepSpeed or Megatron-LM: expected prepare() without device_placement")
     if given is not None and len(given) != len(objects):
@@ -99,7 +99,7 @@ def backward_settings(given):
 
 
 def lomo_of_package(optimizers, learning_rate, is_alone):
-    """Those of the package lomo_optim, which run a backward themselves."""
+    """The optimizers of the package lomo_optim, which run a backward themselves."""
     found = [one.optimizer for one in optimizers if is_lomo(one) and is_torch_optimizer(one.optimizer)]
     if found and learning_rate is None:
         raise ValueError("A learning rate must be passed in order to call backward pass with LOMO optimizers.")
@@ -129,7 +129,8 @@ def gradients_of(parameters, function):
 
 
 def stepping_engine(accelerator):
-    """What updates in the place of the program, under Megatron-LM's settings, or under DeepSpeed's with an optimizer; None: the program does."""
+    """The engine that updates in the place of the program, under Megatron-LM's settings, or under DeepSpeed's with an optimizer; None: the
+    program does."""
     wrapped = accelerator.deepspeed_engine_wrapped
     return wrapped if accelerator.whole_step_engine is None and wrapped is not None and wrapped.engine.optimizer is not None else accelerator.whole_step_engine
 

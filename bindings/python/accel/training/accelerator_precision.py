@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an Accelerator knows of the precision that it trains in: autocast, the scale of losses, the recipe of fp8."""
+"""The precision of an Accelerator: autocast, the scale of losses, the recipe of fp8."""
 
 from .. import capi
 from ..generated import errors
@@ -50,7 +50,7 @@ class AcceleratorPrecision:
 
     @property
     def delayed_fp8_autocast(self) -> bool:
-        """Whether the reference puts fp8 around a model when the ranks share it already."""
+        """Whether Accelerate puts fp8 around a model when the ranks share it already."""
         return self.has_fp8_handler and self.fp8_backend == FP8BackendType.TE and self.distributed_type in ("MULTI_GPU", "FSDP")
 
     @property

@@ -15,7 +15,7 @@ Counts.__doc__ = "Steps; recordings; steps that a recording did, whereas the oth
 
 
 class CapturedStep:
-    """What `accelerator.capture()` gives: called with the inputs of a step, it takes one and returns what the function returned, without
+    """The result of `accelerator.capture()`: called with the inputs of a step, it takes one and returns what the function returned, without
     gradient history. The function does forward, backward(), clipping and the optimizer's step; it may use all `optimizers` of the
     accelerator. The device records it after `warmup_steps` ordinary ones, for up to `max_captures` combinations of shapes; with
     `run_others` the rest are ordinary ones too, as all are where devices have no graphs."""

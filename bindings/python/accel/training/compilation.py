@@ -147,12 +147,12 @@ def compile_in_place(module, **settings):
 
 
 def compile_regions_deepspeed(module, **settings):
-    """As compile_regions(), in the model itself: each part gets a compiled forward and stays the same object."""
+    """compile_regions() in the model itself: each part gets a compiled forward and stays the same object."""
     for part in regions(module):
         compile_in_place(part, **settings)
 
 
 def compile_regions_fsdp2(module, **settings):
-    """As compile_regions_deepspeed(). The model."""
+    """compile_regions_deepspeed() under its other name. The model."""
     compile_regions_deepspeed(module, **settings)
     return module

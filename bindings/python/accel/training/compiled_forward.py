@@ -8,8 +8,8 @@ from .compilation import compile_in_place, compile_regions, has_repeated_blocks,
 
 
 class Compilation:
-    """What torch.compile compiles of a model, as a plugin says; None: nothing. in_place: the model itself stays what is prepared, as under DeepSpeed's
-    settings, else what torch.compile makes of it is. Repeated blocks stay what they are in a sharded model, too."""
+    """The parts of a model that torch.compile compiles, as a plugin says; None: nothing. in_place: the model itself stays what is prepared, as
+    under DeepSpeed's settings, else what torch.compile makes of it is. Repeated blocks stay what they are in a sharded model, too."""
 
     def __init__(self, model, plugin, in_place=False):
         self.model, self.in_place, self.plugin = model, in_place, plugin

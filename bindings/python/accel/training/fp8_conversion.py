@@ -41,7 +41,7 @@ def _convert(module, backend):
 
 def convert_model_to_fp8_ao(model, config=None, module_filter_func=None):
     """Makes the linear layers of a model compute in 8 bits by torchao's recipe, but for the first and the last one; module_filter_func(module, name)
-    chooses otherwise. Of `config` nothing counts here: scales are those of each operand's numbers."""
+    chooses otherwise. `config` has no effect here: scales are those of each operand's numbers."""
     if module_filter_func is None:
         first_and_last = fp8_layers.find_first_last_linear_layers(model)
         module_filter_func = functools.partial(fp8_layers.filter_linear_layers, layers_to_filter=first_and_last)
@@ -71,8 +71,8 @@ def _computing(kind):
 
 
 def contextual_fp8_autocast(model_forward, fp8_recipe, use_during_eval=False):
-    """A forward in which the layers that convert_model() converted compute in 8 bits: in training, and with use_during_eval in evaluation, too. Of
-    `fp8_recipe` its fp8_format counts; scales are those of each operand's numbers."""
+    """A forward in which the layers that convert_model() converted compute in 8 bits: in training, and with use_during_eval in evaluation, too.
+    `fp8_recipe` sets fp8_format; scales are those of each operand's numbers."""
     kind = getattr(fp8_recipe, "fp8_format", None) or "HYBRID"
 
     def forward(self, *args, **kwargs):

@@ -41,8 +41,8 @@ def filter_linear_layers(module, fqn, layers_to_filter):
 
 
 def filter_first_and_last_linear_layers(module, fqn):
-    """filter_linear_layers() without the first and the last linear layer of `module`. Of a layer alone, as a module_filter_func gets it, they are
-    not known: the recipe leaves them out."""
+    """filter_linear_layers() without the first and the last linear layer of `module`. They are not known for a layer alone, as a
+    module_filter_func gets it: the recipe leaves them out."""
     return filter_linear_layers(module, fqn, find_first_last_linear_layers(module))
 
 

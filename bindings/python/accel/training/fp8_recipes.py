@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recipes of fp8 of the reference, by the libraries that it calls: torchao, Transformer Engine, MS-AMP. Each becomes the engine's one recipe."""
+"""The recipes of fp8 of Accelerate, by the libraries that it calls: torchao, Transformer Engine, MS-AMP. Each becomes the engine's one recipe."""
 
 import warnings
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ def _check(name, value, choices):
 class AORecipeKwargs(settings.AORecipeKwargs):
     """The recipe of fp8 as torchao has it: each operand has a scale of its own numbers. `config` is a torchao.float8.Float8LinearConfig, or None;
     module_filter_func(module, name) says whether a linear layer computes in 8 bits, instead of the first and the last one being left out.
-    Beyond the reference all settings of the engine's recipe, accel_fp8_options_t."""
+    Beyond Accelerate all settings of the engine's recipe, accel_fp8_options_t."""
 
     def __post_init__(self):
         if self.module_filter_func is not None and not callable(self.module_filter_func):
@@ -53,7 +53,7 @@ class AORecipeKwargs(settings.AORecipeKwargs):
 
 
 def _settings_of(config):
-    """What a configuration of torchao says, as settings of the engine."""
+    """A configuration of torchao as settings of the engine."""
     said = {"pad_inner_dim": bool(config.pad_inner_dim), "fsdp_all_gather": bool(config.enable_fsdp_float8_all_gather)}
     granularity = getattr(getattr(config, "cast_config_weight", None), "scaling_granularity", None)
     if getattr(granularity, "value", granularity) == "axiswise":

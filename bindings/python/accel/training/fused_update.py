@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The update of a torch optimizer by LibTorch's fused kernels, over the optimizer's own parameters, settings and states.
 
-The result is that of the optimizer with fused=True, bit for bit: it is the same kernel. What torch does around it in Python for each step
-takes several times as long as the update of a small model, and is left out.
+The result is that of the optimizer with fused=True, bit for bit: it is the same kernel. torch's work around it in Python takes several times as
+long as the update of a small model, and is left out.
 """
 
 import functools
@@ -79,7 +79,7 @@ class _Batch:
 
 
 class _Group:
-    """What a parameter group had in its latest update."""
+    """The settings of a parameter group in its latest update."""
 
     def __init__(self, parameters, addresses, strides, states):
         self.parameters, self.addresses, self.strides = parameters, addresses, strides

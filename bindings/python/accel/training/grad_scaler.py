@@ -17,7 +17,7 @@ def _setter(setting, kind):
 
 
 class GradScaler(methods.GradScaler):
-    """What the engine of an Accelerator scales losses by, as it is now."""
+    """The scale of an Accelerator's losses, as it is now."""
 
     def __init__(self, accelerator):
         self._accelerator = accelerator

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What programs that write their own training step take from torch, chosen as the job's precision says."""
+"""Functions that programs with a training step of their own take from torch, chosen as the job's precision says."""
 
 import contextlib
 

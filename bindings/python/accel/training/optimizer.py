@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all optimizers have: groups with settings, states, steps; and optimizers whose update is Python's."""
+"""Base of all optimizers: groups with settings, states, steps; and optimizers whose update is Python's."""
 
 import weakref
 from collections.abc import Mapping, MutableMapping
@@ -43,7 +43,7 @@ class ParamGroup(MutableMapping):
         raise TypeError("settings of a group cannot be deleted")
 
     def _group(self):
-        """As the state dict has it."""
+        """The group in the form of the state dict."""
         group = capi.accel_optimizer_state_dict(self._optimizer.handle)["param_groups"][self._place]
         return {name: value for name, value in group.items() if name != "params"}
 
@@ -59,7 +59,7 @@ class ParamGroup(MutableMapping):
 
 
 class States(Mapping):
-    """What an optimizer keeps of each parameter that it has updated: `optimizer.state[parameter]["exp_avg"]`."""
+    """The state of each parameter that an optimizer has updated: `optimizer.state[parameter]["exp_avg"]`."""
 
     def __init__(self, optimizer):
         kept = capi.accel_optimizer_state_dict(optimizer.handle)["state"]
@@ -142,7 +142,7 @@ class Optimizer(methods.Optimizer):
 
     @property
     def state(self):
-        """A mapping from parameters to what is kept of them."""
+        """A mapping from parameters to their states."""
         return States(self)
 
     @property
@@ -168,7 +168,8 @@ class Optimizer(methods.Optimizer):
         return made_again, (type(self), (groups,), self.defaults, self.state_dict())
 
     def set_update_precision(self, precision, group=None):
-        """What updates of half-precision parameters are computed in: "as_stored", "master_weights" or "stochastic_rounding"."""
+        """Sets the precision in which updates of half-precision parameters are computed: "as_stored", "master_weights" or
+        "stochastic_rounding"."""
         for place in range(len(self.param_groups)) if group is None else (group,):
             capi.accel_optimizer_set_update_precision(self.handle, place, number_of("update_precision", precision))
 

@@ -10,7 +10,7 @@ from ..tensors.tensor_type import is_tensor
 
 
 def pipeline_step(state, handle, inputs, targets, loss, model):
-    """Forward and backward; the loss of the batch. What the engine does not know of a batch is an error of all ranks along the axis."""
+    """Forward and backward; the loss of the batch. A value of a batch that the engine does not know is an error of all ranks along the axis."""
     if is_torch_model(model):
         return _step_of_torch(state, handle, inputs, targets, loss, model)
     name, function = (loss, None) if loss is None or isinstance(loss, str) else (None, _in_engine(loss))

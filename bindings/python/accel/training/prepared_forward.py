@@ -35,7 +35,7 @@ class _Call:
 
     @not_traced
     def returned(self, _inputs):
-        """What the engine gets: the tensors of the output."""
+        """The engine's part of the output: its tensors."""
         self.output = output = self.run()
         if isinstance(output, torch.Tensor):
             return from_torch(output)

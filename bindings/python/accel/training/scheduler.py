@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all learning rate schedules have."""
+"""Base of all learning rate schedules."""
 
 from .. import capi
 from ..engine.objects import made_again

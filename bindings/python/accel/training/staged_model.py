@@ -33,7 +33,8 @@ def torch_values(value):
 
 
 class Stages:
-    """What computes the stages of this rank. `output` is what the last one returned, as the model returns it; with `chosen` a function of that."""
+    """The object that computes the stages of this rank. `output` is what the last one returned, as the model returns it; with `chosen` a function
+    of that."""
 
     output = chosen = None
 
@@ -53,7 +54,7 @@ class Stages:
         return engine_values(output, "a stage has")
 
     def as_model(self, value):
-        """What the engine has of the last stage's output, as the model returned it."""
+        """The last stage's output, as the model returned it."""
         return torch_values(value) if self.output is None else like(self.output, value)
 
 
@@ -169,8 +170,8 @@ def _modules_elsewhere(chain, begins, own):
 
 
 def scores_of(output):
-    """The class scores of a model's output."""
-    return _member(output, "logits", "class scores: a tensor, or an output with logits")
+    """The logits of a model's output."""
+    return _member(output, "logits", "logits: a tensor, or an output that has them")
 
 
 def loss_of(output):

@@ -87,7 +87,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         return "set_to_none" in inspect.signature(self.optimizer.zero_grad).parameters
 
     def step(self, closure=None):
-        """One update, when gradients are complete and have not overflowed. What the optimizer's own step() returns, None without one."""
+        """One update, when gradients are complete and have not overflowed. The result of the optimizer's own step(), None without one."""
         self._closure, self._result, self._skipped_by_program = closure, None, False
         try:
             capi.accel_optimizer_step(self.handle)
@@ -137,7 +137,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
 
     @property
     def _is_overflow(self):
-        """The reference's own name of it, which programs that step the optimizer inside themselves set, for the schedulers."""
+        """Accelerate's own name of it, which programs that step the optimizer inside themselves set, for the schedulers."""
         return self.step_was_skipped
 
     @_is_overflow.setter

@@ -5,7 +5,7 @@
 usage: programs_agree.py ACCEL_PROGRAM [COUNT [FIRST_SEED]] [TEST...]
 
 With $ACCEL_TORCH_PYTHON, a Python that has torch 2.13, models of torch are sharded as well. With $ACCEL_REFERENCE_PYTHON, one that has
-Accelerate 1.15, too, programs are also compared with the reference.
+Accelerate 1.15, programs are also compared with it.
 """
 
 import json
@@ -20,7 +20,7 @@ import program as programs
 
 RUNNER = pathlib.Path(__file__).with_name("run_programs.py")
 # Of runs that share their rows otherwise. Measured in 1,000 programs: 1e-15, of RMSprop 4e-13; 3e-7, of RMSprop 3e-5 and of its moments 4e-4; 6e-3.
-# NAdam of the reference keeps a product in float32, which makes 2e-8.
+# torch's NAdam keeps a product in float32, which makes 2e-8.
 TOLERANCES = {"float64": 1e-6, "float32": 1e-3, "bf16": 3e-2}
 SECONDS = 2  # of a program, on a busy machine
 PARTS = ("losses", "lrs", "parameters", "buffers", "moments")

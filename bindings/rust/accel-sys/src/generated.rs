@@ -105,7 +105,7 @@ pub type accel_state_dict_type_t = i32;
 /// Where ZeRO keeps parameters or the states of optimizers.
 pub type accel_offload_device_t = i32;
 
-/// Which library of the reference a recipe stands for, whose defaults it has. @accelerate FP8BackendType
+/// The fp8 library of Accelerate whose defaults a recipe has. @accelerate FP8BackendType
 pub type accel_fp8_backend_t = i32;
 
 /// Where the scale of an operand comes from.
@@ -348,7 +348,7 @@ pub const ACCEL_VALUE_DTYPE: i32 = 8;
 
 pub const ACCEL_VALUE_DEVICE: i32 = 9;
 
-/// a list that other languages tell from one, Python for example
+/// a list that some languages, such as Python, distinguish from a list
 pub const ACCEL_VALUE_TUPLE: i32 = 10;
 
 pub const ACCEL_VALUE_BYTES: i32 = 11;
@@ -367,7 +367,7 @@ pub const ACCEL_DISTRIBUTED_NO: accel_distributed_type_t = 0;
 
 pub const ACCEL_DISTRIBUTED_MULTI_CPU: accel_distributed_type_t = 1;
 
-/// CUDA, and accelerators for which the reference has no type
+/// CUDA, and accelerators for which Accelerate has no type
 pub const ACCEL_DISTRIBUTED_MULTI_GPU: accel_distributed_type_t = 2;
 
 pub const ACCEL_DISTRIBUTED_MULTI_NPU: accel_distributed_type_t = 3;
@@ -398,7 +398,7 @@ pub const ACCEL_SCHEDULER_STEPS_PER_BATCH: accel_scheduler_steps_t = 0;
 /// one step, whatever the number of ranks: schedules count updates
 pub const ACCEL_SCHEDULER_STEPS_PER_UPDATE: accel_scheduler_steps_t = 1;
 
-/// what a short measurement finds faster for shape and processor; it is made once for \ each processor and version of LibTorch, and kept in the user's cache folder
+/// what a short measurement finds faster for shape and processor; it is made once for \ each processor and version of LibTorch, and saved in the user's cache folder
 pub const ACCEL_CPU_KERNELS_AUTO: accel_cpu_kernels_t = 0;
 
 /// LibTorch's
@@ -413,7 +413,7 @@ pub const ACCEL_CPU_MEMORY_AUTO: accel_cpu_memory_t = 0;
 /// LibTorch's allocator
 pub const ACCEL_CPU_MEMORY_DEFAULT: accel_cpu_memory_t = 1;
 
-/// freed memory is kept for the next tensors: no faults of fresh pages
+/// freed memory is cached for the next tensors: no faults of fresh pages
 pub const ACCEL_CPU_MEMORY_CACHED: accel_cpu_memory_t = 2;
 
 /// also what Accelerate calls "none"
@@ -457,13 +457,13 @@ pub const ACCEL_SENTENCE_POOLING_LAST: accel_sentence_pooling_t = 3;
 /// the largest of each feature
 pub const ACCEL_SENTENCE_POOLING_MAX: accel_sentence_pooling_t = 4;
 
-/// all activations are kept
+/// all activations are saved
 pub const ACCEL_RECOMPUTE_NOTHING: accel_recompute_t = 0;
 
 /// the whole forward of a module
 pub const ACCEL_RECOMPUTE_ALL: accel_recompute_t = 1;
 
-/// the same without matmuls, convolutions and attention on the CPU, whose results are kept
+/// the same without matmuls, convolutions and attention on the CPU, whose results are saved
 pub const ACCEL_RECOMPUTE_KEEP_MATMULS: accel_recompute_t = 2;
 
 /// int8 with a scale for each row
@@ -513,7 +513,7 @@ pub const ACCEL_LORA_BIAS_LORA_ONLY: accel_lora_bias_t = 2;
 /// by sqrt(max(1, A / B))
 pub const ACCEL_MUON_ADJUST_ORIGINAL: accel_muon_adjust_t = 0;
 
-/// by 0.2 sqrt(max(A, B)): rates that were found for AdamW can be kept
+/// by 0.2 sqrt(max(A, B)): rates that were found for AdamW can be reused
 pub const ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW: accel_muon_adjust_t = 1;
 
 /// states and result have the parameter's dtype, as in torch.optim
@@ -862,7 +862,7 @@ pub struct accel_scheduler_t {
     _not_send: core::marker::PhantomData<*mut u8>,
 }
 
-/// items by number, or one after another
+/// map-style or iterable
 #[repr(C)]
 pub struct accel_dataset_t {
     _opaque: [u8; 0],
@@ -1025,7 +1025,7 @@ pub struct accel_value_node {
 
 /// Ends the life of a callback's user_data.
 ///
-/// * `user_data`: What was handed over with the callback.
+/// * `user_data`: The pointer that was given with the callback.
 ///
 /// Threads: any.
 pub type accel_destroy_fn = unsafe extern "C" fn(user_data: *mut c_void);
@@ -1135,8 +1135,8 @@ pub type accel_generated_fn = unsafe extern "C" fn(tokens: *mut accel_tensor_t, 
 /// * `gradient`: Its gradient, of the same shape and dtype.
 /// * `states`: A map from each state's name to a tensor like the parameter, of zeros before its first update. Borrowed for the call.
 /// * `step`: Updates of this parameter, this one included.
-/// * `lr`: Of its group.
-/// * `weight_decay`: Of its group.
+/// * `lr`: The learning rate of its group.
+/// * `weight_decay`: The learning rate of its group.
 /// * `user_data`: Handed to the callback.
 ///
 /// Returns: ACCEL_OK; an error ends the step: parameters before this one are updated, those behind it are not.
@@ -1155,7 +1155,7 @@ pub type accel_optimizer_step_fn = unsafe extern "C" fn(user_data: *mut c_void) 
 
 /// Clears the gradients of an optimizer of the application.
 ///
-/// * `set_to_none`: As in accel_optimizer_zero_grad().
+/// * `set_to_none`: Same as accel_optimizer_zero_grad().
 /// * `user_data`: Handed to the callback.
 ///
 /// Returns: ACCEL_OK or an error.
@@ -1194,7 +1194,7 @@ pub type accel_lr_group_lambda_fn = unsafe extern "C" fn(step: i64, group: i64, 
 ///
 /// Steps behind the end of a schedule that has one are to be ignored.
 ///
-/// * `metric`: What was measured; ACCEL_UNSET_DOUBLE for a step without.
+/// * `metric`: The metric that was measured; ACCEL_UNSET_DOUBLE for a step without.
 /// * `user_data`: Handed to the callback.
 ///
 /// Returns: ACCEL_OK or an error.
@@ -1245,7 +1245,7 @@ pub type accel_dataset_item_fn = unsafe extern "C" fn(index: i64, out_item: *mut
 /// Threads: any.
 pub type accel_dataset_items_fn = unsafe extern "C" fn(indices: *const i64, n_indices: usize, out_items: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
 
-/// Hears that a loader begins an epoch, before it asks for the length and for items of it.
+/// Called when a loader begins an epoch, before it asks for the length and for items of it.
 ///
 /// * `epoch`: From 0.
 /// * `user_data`: Handed to the callback.
@@ -1271,7 +1271,7 @@ pub type accel_stream_begin_fn = unsafe extern "C" fn(epoch: i64, shard: i64, nu
 
 /// Makes the next item.
 ///
-/// * `reader`: As accel_stream_begin_fn chose it.
+/// * `reader`: The reader that accel_stream_begin_fn chose.
 /// * `out_item`: An owned value.
 /// * `user_data`: Handed to the callback.
 ///
@@ -1282,7 +1282,7 @@ pub type accel_stream_next_fn = unsafe extern "C" fn(reader: i64, out_item: *mut
 
 /// Leaves out items, which resuming needs.
 ///
-/// * `reader`: As accel_stream_begin_fn chose it.
+/// * `reader`: The reader that accel_stream_begin_fn chose.
 /// * `count`: How many.
 /// * `user_data`: Handed to the callback.
 ///
@@ -1293,7 +1293,7 @@ pub type accel_stream_skip_fn = unsafe extern "C" fn(reader: i64, count: i64, us
 
 /// Ends to read: the number may be used again.
 ///
-/// * `reader`: As accel_stream_begin_fn chose it.
+/// * `reader`: The reader that accel_stream_begin_fn chose.
 /// * `user_data`: Handed to the callback.
 ///
 /// Threads: any.
@@ -1352,7 +1352,7 @@ pub type accel_slice_fn = unsafe extern "C" fn(rows: *const accel_value_t, begin
 
 /// Computes the loss of a micro-batch from the output of the last stage.
 ///
-/// * `returned`: What the last stage returned.
+/// * `returned`: The output of the last stage.
 /// * `targets`: The rows of the targets that belong to it; NONE without targets.
 /// * `out_loss`: One element with gradient history: a mean over the rows.
 /// * `user_data`: Handed to the callback.
@@ -1408,7 +1408,7 @@ pub type accel_seed_fn = unsafe extern "C" fn(seed: i64, user_data: *mut c_void)
 /// Threads: caller.
 pub type accel_batch_size_fn = unsafe extern "C" fn(batch_size: i64, user_data: *mut c_void) -> accel_status_t;
 
-/// Hears of each size that did not fit, and chooses the next one.
+/// Called for each size that did not fit; chooses the next one.
 ///
 /// * `batch_size`: The size that did not fit; with several ranks the smallest of theirs.
 /// * `next_batch_size`: The default of the next size: 0.9 of it.
@@ -1437,7 +1437,7 @@ pub type accel_checkpoint_hook_fn = unsafe extern "C" fn(models: *const accel_va
 /// A tracker of the program.
 ///
 /// * `event`: ACCEL_TRACKER_*. Events that it does not know it ignores: others may come.
-/// * `content`: What the event says.
+/// * `content`: The content of the event.
 /// * `step`: ACCEL_NO_STEP: none.
 /// * `user_data`: Handed to the callback.
 ///
@@ -1562,7 +1562,7 @@ pub struct accel_state_options_t {
     pub split_batches: accel_flag_t,
     /// 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0
     pub debug: accel_flag_t,
-    /// 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0
+    /// 1: a short last window is divided by its own length; 0, as in Accelerate: by gradient_accumulation_steps. Default 0
     pub true_divisor: accel_flag_t,
     /// 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0
     pub keep_output_dtype: accel_flag_t,
@@ -1570,11 +1570,11 @@ pub struct accel_state_options_t {
     pub timeout_ms: i64,
     /// The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In \[0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them
     pub process_index: i32,
-    /// In \[1, inf). Default: WORLD_SIZE and its like
+    /// The number of ranks. In \[1, inf). Default: WORLD_SIZE and its like
     pub num_processes: i32,
-    /// In \[0, inf). Default: LOCAL_RANK and its like
+    /// The rank on this host. In \[0, inf). Default: LOCAL_RANK and its like
     pub local_process_index: i32,
-    /// In \[1, inf). Default: LOCAL_WORLD_SIZE and its like
+    /// The number of ranks on this host. In \[1, inf). Default: LOCAL_WORLD_SIZE and its like
     pub local_num_processes: i32,
     /// The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default "127.0.0.1"
     pub main_process_ip: *const c_char,
@@ -1610,7 +1610,7 @@ pub struct accel_state_options_t {
     pub tensor_parallel_size: i32,
     /// Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
     pub device_plugins: *const c_char,
-    /// 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
+    /// 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with at most 64 MiB, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
     pub embedded: accel_flag_t,
     /// Ranks that have different experts of a layer, of those of one copy of the model: a divisor of data_parallel_shard_size x context_parallel_size x tensor_parallel_size. They are the last axis of a second grid over the ranks of the mesh, pipeline, replicate, expert_shard, expert. In \[1, inf). Variable PARALLELISM_CONFIG_EP_SIZE. Default 1
     pub expert_parallel_size: i32,
@@ -1782,7 +1782,7 @@ impl Default for accel_package_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_sentence_embedding_options_t {
     pub struct_size: usize,
-    /// Default MEAN
+    /// How token embeddings become one. Default MEAN
     pub pooling: accel_sentence_pooling_t,
     /// 1: vectors have the length 1. Default 1
     pub normalize: accel_flag_t,
@@ -1805,11 +1805,11 @@ impl Default for accel_sentence_embedding_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_activation_checkpointing_options_t {
     pub struct_size: usize,
-    /// Default ALL
+    /// The activations that are computed again. Default ALL
     pub recompute: accel_recompute_t,
     /// 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1
     pub preserve_rng_state: accel_flag_t,
-    /// 1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0
+    /// 1: the inputs of a module on an accelerator are saved in the memory of the host. Default 0
     pub offload: accel_flag_t,
     /// 1: shapes, dtypes and devices are compared with the first forward. Default 1
     pub determinism_check: accel_flag_t,
@@ -1888,7 +1888,7 @@ impl Default for accel_quantization_options_t {
     }
 }
 
-/// How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.
+/// How tokens are chosen, and when a sequence ends. The logits are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct accel_generate_options_t {
@@ -1899,7 +1899,7 @@ pub struct accel_generate_options_t {
     pub sample: accel_flag_t,
     /// 0
     pub reserved: i32,
-    /// Scores are divided by it. In (0, inf). Default 1
+    /// Logits are divided by it. In (0, inf). Default 1
     pub temperature: f64,
     /// Only so many most likely tokens; 0: all. In \[0, inf). Default 0
     pub top_k: i64,
@@ -1907,7 +1907,7 @@ pub struct accel_generate_options_t {
     pub top_p: f64,
     /// Only tokens with this part of the probability of the most likely one (Nguyen et al., "Turning Up the Heat", 2024). In \[0, 1\]. Default 0
     pub min_p: f64,
-    /// Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL", 2019). In (0, inf). Default 1
+    /// Logits of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL", 2019). In (0, inf). Default 1
     pub repetition_penalty: f64,
     /// The seed of the draws. In \[0, inf). Default: the default generator of the device goes on
     pub seed: i64,
@@ -1972,7 +1972,7 @@ pub struct accel_generation_batch_options_t {
     pub struct_size: usize,
     /// The most sequences that get tokens in one step; others wait. In \[1, 65536\]. Default 16
     pub max_sequences: i64,
-    /// The most tokens whose keys and values are kept, of all sequences together; 0: as many as the sequences need. A sequence waits until its prompt and its new tokens have room. In \[0, inf). Default 0
+    /// The most tokens whose keys and values are cached, of all sequences together; 0: as many as the sequences need. A sequence waits until its prompt and its new tokens have room. In \[0, inf). Default 0
     pub max_cached_tokens: i64,
     /// The most tokens of prompts that one step computes: long prompts are computed in several steps, so that the tokens of other sequences do not wait for them. In \[1, inf). Default 512
     pub max_prompt_tokens: i64,
@@ -2061,19 +2061,19 @@ impl Default for accel_lora_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_adam_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-3
+    /// The learning rate. In \[0, inf). Default 1e-3
     pub lr: f64,
-    /// In \[0, 1). Default 0.9
+    /// The decay of the mean of gradients. In \[0, 1). Default 0.9
     pub beta1: f64,
-    /// In \[0, 1). Default 0.999
+    /// The decay of the mean of squared gradients. In \[0, 1). Default 0.999
     pub beta2: f64,
-    /// In \[0, inf). Default 1e-8
+    /// Added to the denominator. In \[0, inf). Default 1e-8
     pub eps: f64,
-    /// In \[0, inf). Default: 0 for Adam, 0.01 for AdamW
+    /// The weight decay. In \[0, inf). Default: 0 for Adam, 0.01 for AdamW
     pub weight_decay: f64,
-    /// Default 0
+    /// 1: divides by the largest mean of squared gradients so far. Default 0
     pub amsgrad: accel_flag_t,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
 }
 
@@ -2099,17 +2099,17 @@ impl Default for accel_adam_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_sgd_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-3
+    /// The learning rate. In \[0, inf). Default 1e-3
     pub lr: f64,
-    /// In \[0, inf). Default 0
+    /// The momentum. In \[0, inf). Default 0
     pub momentum: f64,
-    /// In \[0, inf). Default 0
+    /// The dampening of the momentum. In \[0, inf). Default 0
     pub dampening: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// Default 0
+    /// 1: Nesterov momentum. Default 0
     pub nesterov: accel_flag_t,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
 }
 
@@ -2134,17 +2134,17 @@ impl Default for accel_sgd_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_adagrad_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-2
+    /// The learning rate. In \[0, inf). Default 1e-2
     pub lr: f64,
-    /// In \[0, inf). Default 0
+    /// The decay of the learning rate over the steps. In \[0, inf). Default 0
     pub lr_decay: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// In \[0, inf). Default 0
+    /// The initial sum of squared gradients. In \[0, inf). Default 0
     pub initial_accumulator_value: f64,
-    /// In \[0, inf). Default 1e-10
+    /// Added to the denominator. In \[0, inf). Default 1e-10
     pub eps: f64,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
     /// 0
     pub reserved: i32,
@@ -2172,19 +2172,19 @@ impl Default for accel_adagrad_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_rmsprop_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-2
+    /// The learning rate. In \[0, inf). Default 1e-2
     pub lr: f64,
-    /// In \[0, inf). Default 0.99
+    /// The decay of the mean of squared gradients. In \[0, inf). Default 0.99
     pub alpha: f64,
-    /// In \[0, inf). Default 1e-8
+    /// Added to the denominator. In \[0, inf). Default 1e-8
     pub eps: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// In \[0, inf). Default 0
+    /// The momentum. In \[0, inf). Default 0
     pub momentum: f64,
-    /// Default 0
+    /// 1: subtracts the squared mean of gradients. Default 0
     pub centered: accel_flag_t,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
 }
 
@@ -2210,17 +2210,17 @@ impl Default for accel_rmsprop_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_adamax_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 2e-3
+    /// The learning rate. In \[0, inf). Default 2e-3
     pub lr: f64,
-    /// In \[0, 1). Default 0.9
+    /// The decay of the mean of gradients. In \[0, 1). Default 0.9
     pub beta1: f64,
-    /// In \[0, 1). Default 0.999
+    /// The decay of the largest gradient. In \[0, 1). Default 0.999
     pub beta2: f64,
-    /// In \[0, inf). Default 1e-8
+    /// Added to the denominator. In \[0, inf). Default 1e-8
     pub eps: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
     /// 0
     pub reserved: i32,
@@ -2248,21 +2248,21 @@ impl Default for accel_adamax_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_nadam_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 2e-3
+    /// The learning rate. In \[0, inf). Default 2e-3
     pub lr: f64,
-    /// In \[0, 1). Default 0.9
+    /// The decay of the mean of gradients. In \[0, 1). Default 0.9
     pub beta1: f64,
-    /// In \[0, 1). Default 0.999
+    /// The decay of the mean of squared gradients. In \[0, 1). Default 0.999
     pub beta2: f64,
-    /// In \[0, inf). Default 1e-8
+    /// Added to the denominator. In \[0, inf). Default 1e-8
     pub eps: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// In \[0, inf). Default 4e-3
+    /// The decay of the momentum over the steps. In \[0, inf). Default 4e-3
     pub momentum_decay: f64,
     /// 1: as in AdamW. Default 0
     pub decoupled_weight_decay: accel_flag_t,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
 }
 
@@ -2289,19 +2289,19 @@ impl Default for accel_nadam_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_radam_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-3
+    /// The learning rate. In \[0, inf). Default 1e-3
     pub lr: f64,
-    /// In \[0, 1). Default 0.9
+    /// The decay of the mean of gradients. In \[0, 1). Default 0.9
     pub beta1: f64,
-    /// In \[0, 1). Default 0.999
+    /// The decay of the mean of squared gradients. In \[0, 1). Default 0.999
     pub beta2: f64,
-    /// In \[0, inf). Default 1e-8
+    /// Added to the denominator. In \[0, inf). Default 1e-8
     pub eps: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
     /// 1: as in AdamW. Default 0
     pub decoupled_weight_decay: accel_flag_t,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
 }
 
@@ -2327,15 +2327,15 @@ impl Default for accel_radam_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_lion_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-4
+    /// The learning rate. In \[0, inf). Default 1e-4
     pub lr: f64,
-    /// In \[0, 1). Default 0.9
+    /// The share of the momentum in an update. In \[0, 1). Default 0.9
     pub beta1: f64,
-    /// In \[0, 1). Default 0.99
+    /// The decay of the momentum. In \[0, 1). Default 0.99
     pub beta2: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
     /// 0
     pub reserved: i32,
@@ -2362,17 +2362,17 @@ impl Default for accel_lion_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_lamb_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-3
+    /// The learning rate. In \[0, inf). Default 1e-3
     pub lr: f64,
-    /// In \[0, 1). Default 0.9
+    /// The decay of the mean of gradients. In \[0, 1). Default 0.9
     pub beta1: f64,
-    /// In \[0, 1). Default 0.999
+    /// The decay of the mean of squared gradients. In \[0, 1). Default 0.999
     pub beta2: f64,
-    /// In \[0, inf). Default 1e-6
+    /// Added to the denominator. In \[0, inf). Default 1e-6
     pub eps: f64,
-    /// In \[0, inf). Default 0.01
+    /// The weight decay. In \[0, inf). Default 0.01
     pub weight_decay: f64,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
     /// 0
     pub reserved: i32,
@@ -2395,24 +2395,24 @@ impl Default for accel_lamb_options_t {
     }
 }
 
-/// Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and defaults of torch.optim.
+/// Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are stored; names and defaults of torch.optim.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct accel_adafactor_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-2
+    /// The learning rate. In \[0, inf). Default 1e-2
     pub lr: f64,
     /// In (-inf, 0\]. Default -0.8
     pub beta2_decay: f64,
-    /// In \[0, inf). Default: the epsilon of the dtype
+    /// Added to squared gradients. In \[0, inf). Default: the epsilon of the dtype
     pub eps1: f64,
-    /// In \[0, inf). Default 1e-3
+    /// The least root mean square of a parameter, which scales its rate. In \[0, inf). Default 1e-3
     pub eps2: f64,
     /// Clips the root mean square of a step. In \[1, inf). Default 1
     pub d: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
     /// 0
     pub reserved: i32,
@@ -2441,11 +2441,11 @@ impl Default for accel_adafactor_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_muon_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-3
+    /// The learning rate. In \[0, inf). Default 1e-3
     pub lr: f64,
-    /// In \[0, inf). Default 0.1
+    /// The weight decay. In \[0, inf). Default 0.1
     pub weight_decay: f64,
-    /// In \[0, inf). Default 0.95
+    /// The momentum. In \[0, inf). Default 0.95
     pub momentum: f64,
     /// Coefficients of the polynomial, also the next two. In (-inf, inf). Default 3.4445
     pub ns_a: f64,
@@ -2453,13 +2453,13 @@ pub struct accel_muon_options_t {
     pub ns_b: f64,
     /// In (-inf, inf). Default 2.0315
     pub ns_c: f64,
-    /// In \[0, inf). Default 1e-7
+    /// Added to the norm of a matrix before it is made orthogonal. In \[0, inf). Default 1e-7
     pub eps: f64,
-    /// Default 1
+    /// 1: Nesterov momentum. Default 1
     pub nesterov: accel_flag_t,
-    /// In \[1, 99\]. Default 5
+    /// The steps of the Newton-Schulz iteration. In \[1, 99\]. Default 5
     pub ns_steps: i32,
-    /// Default ORIGINAL
+    /// The scale of the learning rate by the shape of a matrix. Default ORIGINAL
     pub adjust_lr_fn: accel_muon_adjust_t,
     /// 0
     pub reserved: i32,
@@ -2491,7 +2491,7 @@ impl Default for accel_muon_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_lomo_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-3
+    /// The learning rate. In \[0, inf). Default 1e-3
     pub lr: f64,
     /// The most that the norm of all gradients may be; costs a second backward. In \[0, inf). Default: none
     pub clip_grad_norm: f64,
@@ -2517,9 +2517,9 @@ impl Default for accel_lomo_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_adalomo_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1e-3
+    /// The learning rate. In \[0, inf). Default 1e-3
     pub lr: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
     /// 1 - step^decay_rate of the second moment stays. In (-inf, 0\]. Default -0.8
     pub decay_rate: f64,
@@ -2558,11 +2558,11 @@ impl Default for accel_adalomo_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_schedule_free_sgd_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 1
+    /// The learning rate. In \[0, inf). Default 1
     pub lr: f64,
     /// The average's share in the point at which gradients are taken. In \[0, 1). Default 0.9
     pub momentum: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
     /// Updates in which the learning rate grows from 0. In \[0, inf). Default 0
     pub warmup_steps: f64,
@@ -2570,7 +2570,7 @@ pub struct accel_schedule_free_sgd_options_t {
     pub r: f64,
     /// And with the largest learning rate so far to this power. In \[0, inf). Default 2
     pub weight_lr_power: f64,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
     /// 0
     pub reserved: i32,
@@ -2599,15 +2599,15 @@ impl Default for accel_schedule_free_sgd_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_schedule_free_adamw_options_t {
     pub struct_size: usize,
-    /// In \[0, inf). Default 2.5e-3
+    /// The learning rate. In \[0, inf). Default 2.5e-3
     pub lr: f64,
     /// The average's share in the point at which gradients are taken. In \[0, 1). Default 0.9
     pub beta1: f64,
     /// The decay of the second moment. In \[0, 1). Default 0.999
     pub beta2: f64,
-    /// In \[0, inf). Default 1e-8
+    /// Added to the denominator. In \[0, inf). Default 1e-8
     pub eps: f64,
-    /// In \[0, inf). Default 0
+    /// The weight decay. In \[0, inf). Default 0
     pub weight_decay: f64,
     /// Updates in which the learning rate grows from 0. In \[0, inf). Default 0
     pub warmup_steps: f64,
@@ -2615,7 +2615,7 @@ pub struct accel_schedule_free_adamw_options_t {
     pub r: f64,
     /// And with the largest learning rate so far to this power. In \[0, inf). Default 2
     pub weight_lr_power: f64,
-    /// Default 0
+    /// 1: maximizes the objective. Default 0
     pub maximize: accel_flag_t,
     /// 0
     pub reserved: i32,
@@ -2656,7 +2656,7 @@ pub struct accel_one_cycle_options_t {
     pub div_factor: f64,
     /// First rate / last rate. In (0, inf). Default 1e4
     pub final_div_factor: f64,
-    /// Default COS
+    /// The shape of the decay. Default COS
     pub anneal_strategy: accel_anneal_strategy_t,
     /// 1: momentum, or beta1, goes against the rate. Default 1
     pub cycle_momentum: accel_flag_t,
@@ -2700,7 +2700,7 @@ pub struct accel_cyclic_options_t {
     pub base_momentum: f64,
     /// At base_lr. In \[0, 1). Default 0.9
     pub max_momentum: f64,
-    /// Default TRIANGULAR
+    /// The form of the cycle. Default TRIANGULAR
     pub mode: accel_cycle_mode_t,
     /// 1: momentum, or beta1, goes against the rate. Default 1
     pub cycle_momentum: accel_flag_t,
@@ -2736,13 +2736,13 @@ pub struct accel_plateau_options_t {
     pub cooldown: i64,
     /// By how much a metric must be better. In \[0, inf). Default 1e-4
     pub threshold: f64,
-    /// In \[0, inf). Default 0
+    /// The least learning rate. In \[0, inf). Default 0
     pub min_lr: f64,
     /// Smaller reductions are left out. In \[0, inf). Default 1e-8
     pub eps: f64,
-    /// Default MIN
+    /// Whether a lower or a higher metric is better. Default MIN
     pub mode: accel_metric_mode_t,
-    /// Default REL
+    /// Whether the threshold is relative or absolute. Default REL
     pub threshold_mode: accel_threshold_mode_t,
 }
 
@@ -2769,13 +2769,13 @@ impl Default for accel_plateau_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_packing_options_t {
     pub struct_size: usize,
-    /// In \[1, inf). Required
+    /// The length of a sequence. In \[1, inf). Required
     pub sequence_length: i64,
     /// The token that ends each document, and belongs to it. In (-inf, inf). Default: none
     pub end_of_document: i64,
     /// Int64 \[documents + 1\]: where each begins, and the end of the last. Default: none
     pub document_offsets: *mut accel_tensor_t,
-    /// Default CONCATENATE
+    /// How documents become sequences. Default CONCATENATE
     pub packing: accel_packing_t,
     /// 0
     pub reserved: i32,
@@ -3032,7 +3032,7 @@ pub struct accel_tensor_parallel_options_t {
     pub verify_gradients: accel_flag_t,
     /// 1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Variable PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL. Default 0
     pub sequence_parallel: accel_flag_t,
-    /// 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the class scores of this rank, \[..., classes of the rank\], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the scores are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0
+    /// 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the logits of this rank, \[..., classes of the rank\], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the logits are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0
     pub loss_parallel: accel_flag_t,
     /// 1: under sequence_parallel the backward gathers the input of a layer with split outputs again, so that between forward and backward a rank keeps its positions alone; 0: it keeps the whole. Variable PARALLELISM_CONFIG_TP_REGATHER_INPUTS. Default 1
     pub regather_inputs: accel_flag_t,
@@ -3067,9 +3067,9 @@ impl Default for accel_tensor_parallel_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_context_parallel_options_t {
     pub struct_size: usize,
-    /// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; the reference's words are "allgather" and "alltoall", which is RING. Variable PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER
+    /// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; Accelerate's words are "allgather" and "alltoall", which is RING. Variable PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER
     pub method: accel_context_method_t,
-    /// Default AUTO
+    /// How positions are shared out among the ranks. Default AUTO
     pub load_balance: accel_load_balance_t,
     /// The positions of each sequence; 0: any number. In \[0, inf). Default 0
     pub sequence_length: i64,
@@ -3125,7 +3125,7 @@ impl Default for accel_expert_parallel_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_pipeline_options_t {
     pub struct_size: usize,
-    /// The order of the work: "gpipe", all forwards, then all backwards; "1f1b", a backward as soon as it can be, so that fewer activations are kept (Narayanan et al., "PipeDream", 2019); "interleaved", 1f1b with several stages a rank, which shortens the time that ranks wait; "zero_bubble" and "zero_bubble_v", which compute gradients of weights in that time (Qi et al., 2023); "auto", the fastest of these by the costs of the stages. Default "1f1b"
+    /// The order of the work: "gpipe", all forwards, then all backwards; "1f1b", a backward as soon as it can be, so that fewer activations are stored (Narayanan et al., "PipeDream", 2019); "interleaved", 1f1b with several stages a rank, which shortens the time that ranks wait; "zero_bubble" and "zero_bubble_v", which compute gradients of weights in that time (Qi et al., 2023); "auto", the fastest of these by the costs of the stages. Default "1f1b"
     pub schedule: *const c_char,
     /// The parts of a batch, each of which has a row at least; 0: as many as there are ranks along the axis. Times the stages at most 1048575. In \[0, 1048575\]. Default 0
     pub micro_batches: i64,
@@ -3137,7 +3137,7 @@ pub struct accel_pipeline_options_t {
     pub max_in_flight: i64,
     /// 1: in evaluation all ranks along the axis get the output, instead of the one with the last stage. Default 0
     pub gather_output: accel_flag_t,
-    /// 1: a warning tells of a stage that costs more than 1.3 times the mean. Default 1
+    /// 1: a warning names a stage that costs more than 1.3 times the mean. Default 1
     pub check_balance: accel_flag_t,
     /// The dtype in which floating values of larger ones, and their gradients, pass between ranks: "bfloat16", "float16", whose largest number is 65504, or "float32". A stage gets them in their own dtype. Default: their own
     pub boundary_dtype: *const c_char,
@@ -3226,15 +3226,15 @@ pub struct accel_ddp_options_t {
     pub broadcast_buffers: accel_flag_t,
     /// 1: parameters may be without a gradient. Default 0
     pub find_unused_parameters: accel_flag_t,
-    /// 1: gradients live in the buckets, without a copy; the reference copies unless told otherwise. Default 1
+    /// 1: gradients live in the buckets, without a copy; Accelerate copies by default. Default 1
     pub gradient_as_bucket_view: accel_flag_t,
     /// 1: the same parameters are used in every step. Default 0
     pub static_graph: accel_flag_t,
     /// Size of a bucket in MiB. In (0, inf). Default 25
     pub bucket_cap_mb: f64,
-    /// Kept for the reference's sake; no effect. Default 0
+    /// Exists because Accelerate has it; no effect. Default 0
     pub check_reduction: accel_flag_t,
-    /// Default NO
+    /// The hook that compresses gradients. Default NO
     pub comm_hook: accel_ddp_comm_hook_t,
     /// FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO
     pub comm_wrapper: accel_ddp_comm_hook_t,
@@ -3277,15 +3277,15 @@ pub struct accel_fsdp_options_t {
     pub fsdp_version: i64,
     /// 0: parameters stay whole until the backward, 1: they are gathered again. Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy
     pub reshard_after_forward: accel_flag_t,
-    /// Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE
+    /// When parameters are gathered in backward. Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE
     pub backward_prefetch: accel_backward_prefetch_t,
     /// 1: the next group is gathered during the forward of the current one. Variable FSDP_FORWARD_PREFETCH. Default 0
     pub forward_prefetch: accel_flag_t,
     /// 1: at most two groups are gathered at a time. Default 1
     pub limit_all_gathers: accel_flag_t,
-    /// Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP
+    /// Which modules are sharded as one. Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP
     pub auto_wrap_policy: accel_auto_wrap_policy_t,
-    /// Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT
+    /// The form of the model in checkpoints. Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT
     pub state_dict_type: accel_state_dict_type_t,
     /// Names of classes with commas between them. Variable FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none
     pub transformer_cls_names_to_wrap: *const c_char,
@@ -3317,7 +3317,7 @@ pub struct accel_fsdp_options_t {
     pub offload_optimizer: accel_flag_t,
     /// A folder for what is offloaded, which is in files then: shards of cpu_offload, states of offload_optimizer, and gradients. Default: none
     pub offload_folder: *const c_char,
-    /// Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number, instead of by all of them; 0: by all. In \[0, inf). Default 0
+    /// Between forward and backward parameters are sharded over groups of this many ranks, a divisor of their number, instead of by all of them; 0: by all. In \[0, inf). Default 0
     pub reshard_group_size: i64,
     /// Names of classes with commas between them: with SIZE_BASED_WRAP each of their modules is one group with all that is in it, whatever its size. Default: none
     pub leaf_module_classes: *const c_char,
@@ -3370,19 +3370,19 @@ pub struct accel_deepspeed_options_t {
     pub is_train_batch_min: accel_flag_t,
     /// The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none
     pub hf_ds_config: *const c_char,
-    /// In \[0, 3\]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2
+    /// The stage of ZeRO. In \[0, 3\]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2
     pub zero_stage: i64,
-    /// In \[1, inf). Default: the number of the state
+    /// Micro-batches for each step of the optimizer. In \[1, inf). Default: the number of the state
     pub gradient_accumulation_steps: i64,
     /// The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In \[0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1
     pub gradient_clipping: f64,
-    /// Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE
+    /// The place of optimizer states. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE
     pub offload_optimizer_device: accel_offload_device_t,
-    /// Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE
+    /// The place of parameters. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE
     pub offload_param_device: accel_offload_device_t,
-    /// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none
+    /// The folder on an NVMe disk to offload to. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none
     pub offload_optimizer_nvme_path: *const c_char,
-    /// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none
+    /// The folder on an NVMe disk to offload to. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none
     pub offload_param_nvme_path: *const c_char,
     /// For stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3
     pub zero3_init_flag: accel_flag_t,
@@ -3541,7 +3541,7 @@ pub struct accel_estimate_memory_options_t {
     pub sync_each_batch: accel_flag_t,
     /// Micro-batches for each step of the optimizer. In \[1, inf). Default 1
     pub gradient_accumulation_steps: i64,
-    /// The bytes that the forward of a micro-batch keeps for its backward on one rank, beside those that batch_size tells. In \[0, inf). Default 0
+    /// The bytes that the forward of a micro-batch keeps for its backward on one rank, beside the bytes that follow from batch_size. In \[0, inf). Default 0
     pub activation_bytes: i64,
     /// The options with which the model will be prepared. Default: theirs
     pub model_options: *const accel_prepare_model_options_t,
@@ -3631,13 +3631,13 @@ impl Default for accel_dataloader_config_t {
 #[derive(Clone, Copy)]
 pub struct accel_prepare_item_t {
     pub struct_size: usize,
-    /// Default: none
+    /// A module to prepare. Default: none
     pub module: *mut accel_module_t,
-    /// Default: none
+    /// An optimizer to prepare. Default: none
     pub optimizer: *mut accel_optimizer_t,
-    /// Default: none
+    /// A loader to prepare. Default: none
     pub loader: *mut accel_dataloader_t,
-    /// Default: none
+    /// A scheduler to prepare. Default: none
     pub scheduler: *mut accel_scheduler_t,
     /// Applies to a loader, or to a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state has it
     pub device_placement: accel_flag_t,
@@ -3669,11 +3669,11 @@ impl Default for accel_prepare_item_t {
 #[derive(Clone, Copy)]
 pub struct accel_fp8_options_t {
     pub struct_size: usize,
-    /// Variable ACCELERATE_FP8_BACKEND. Default AO
+    /// The library whose defaults the recipe has. Variable ACCELERATE_FP8_BACKEND. Default AO
     pub backend: accel_fp8_backend_t,
-    /// Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling
+    /// How scales are chosen. Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling
     pub scaling: accel_fp8_scaling_t,
-    /// Variable ACCELERATE_FP8_FORMAT. Default HYBRID
+    /// The formats of forward and backward. Variable ACCELERATE_FP8_FORMAT. Default HYBRID
     pub format: accel_fp8_format_t,
     /// Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default MOST_RECENT
     pub amax_algorithm: accel_fp8_amax_algorithm_t,
@@ -3701,7 +3701,7 @@ pub struct accel_fp8_options_t {
     pub pad_inner_dim: accel_flag_t,
     /// Regular expression of the whole names of modules that are left out. Default: none
     pub skip_names: *const c_char,
-    /// 1: what norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; 0: as it is. Default 1
+    /// 1: what norms, GELU, SiLU, gates, dropout and attention save for the backward is saved in 8 bits, too; 0: as it is. Default 1
     pub compress_activations: accel_flag_t,
     /// 0
     pub reserved: i32,
@@ -3744,9 +3744,9 @@ pub struct accel_local_sgd_options_t {
     pub start_step: i64,
     /// The learning rate of an SGD step on (weights of the last exchange - mean of the weights). In \[0, inf). Default: the mean itself is taken
     pub outer_lr: f64,
-    /// In \[0, inf). Default: 0.9 with outer_lr
+    /// The momentum of the outer optimizer. In \[0, inf). Default: 0.9 with outer_lr
     pub outer_momentum: f64,
-    /// Default: 1 with outer_lr
+    /// 1: Nesterov momentum in the outer optimizer. Default: 1 with outer_lr
     pub outer_nesterov: accel_flag_t,
     /// 0: gradients are exchanged in each step. Default 1
     pub enabled: accel_flag_t,
@@ -3777,7 +3777,7 @@ pub struct accel_capture_options_t {
     pub struct_size: usize,
     /// Ordinary steps before the first recording: they make the states of optimizers. In \[1, inf). Default 3
     pub warmup_steps: i64,
-    /// The most recordings that are kept, one for each combination of shapes, dtypes and numbers of the inputs; each keeps the memory of a step. In \[1, inf). Default 1
+    /// The most recordings that are cached, one for each combination of shapes, dtypes and numbers of the inputs; each keeps the memory of a step. In \[1, inf). Default 1
     pub max_captures: i64,
     /// 1: inputs that would need more recordings take an ordinary step; 0: they are an error. Default 0
     pub run_others: accel_flag_t,
@@ -3924,7 +3924,7 @@ impl Default for accel_device_map_options_t {
     }
 }
 
-/// How weights are loaded and kept.
+/// How weights are loaded and stored.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct accel_dispatch_options_t {
@@ -4093,7 +4093,7 @@ pub struct accel_project_options_t {
     pub project_dir: *const c_char,
     /// The folder of the project's logs. Default: as project_dir
     pub logging_dir: *const c_char,
-    /// Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In \[1, inf). Default: all are kept
+    /// Most checkpoints of automatic naming that are retained; the oldest are removed when a new one is complete. In \[1, inf). Default: all are retained
     pub total_limit: i64,
     /// The number of the next checkpoint. In \[0, inf). Default 0
     pub iteration: i64,
@@ -4475,7 +4475,7 @@ pub struct accel_launch_options_t {
     pub monitor_interval_ms: i64,
     /// Milliseconds until all ranks must have ended, with restarts. In \[1, inf). Default: no limit
     pub timeout_ms: i64,
-    /// A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure
+    /// A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are saved for the message of a failure
     pub log_dir: *const c_char,
     /// The text before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and ${role_name}, which is "default", are replaced. Without log_dir. Default: nothing
     pub log_line_prefix_template: *const c_char,
@@ -4654,7 +4654,7 @@ functions! {
 
     /// Why a part is not there, or a type of devices cannot be used: "this LibTorch was built without XPU", "the plugin of npu is not loaded: ...".
     ///
-    /// * `feature`: As for accel_is_available().
+    /// * `feature`: Same as accel_is_available().
     /// * `out`: One line; empty when it is available.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for an unknown name, which lists the known ones.
@@ -4814,7 +4814,7 @@ functions! {
     /// * `n_items`: Their number.
     /// * `out`: The tuple.
     ///
-    /// Returns: As accel_value_list().
+    /// Returns: Same as accel_value_list().
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_tuple(items: *const accel_value_t, n_items: usize, out: *mut accel_value_t) -> accel_status_t;
@@ -5017,7 +5017,7 @@ functions! {
     /// * `map`: A map.
     /// * `key`: A STRING or an INT.
     ///
-    /// Returns: As accel_value_get().
+    /// Returns: Same as accel_value_get().
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_find(map: *const accel_value_t, key: *const accel_value_t) -> *const accel_value_t;
@@ -5099,7 +5099,7 @@ functions! {
     ///
     /// * `value`: Any.
     /// * `error_on_other_type`: 1: a leaf that is not a tensor is a TYPE_MISMATCH.
-    /// * `function`: What is applied.
+    /// * `function`: The function that is applied.
     /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
     /// * `out`: The new tree.
@@ -5133,8 +5133,8 @@ functions! {
     /// Rows \[begin, end) of each tensor.
     ///
     /// * `value`: Any.
-    /// * `begin`: As in Python: negative numbers count from the end, too large ones are cut.
-    /// * `end`: As in Python: negative numbers count from the end, too large ones are cut.
+    /// * `begin`: Same as in Python: negative numbers count from the end, too large ones are cut.
+    /// * `end`: Same as in Python: negative numbers count from the end, too large ones are cut.
     /// * `out`: Views.
     ///
     /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that does not fit; TORCH.
@@ -5144,7 +5144,7 @@ functions! {
 
     /// Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number.
     ///
-    /// (The reference adds another number of rows for many sizes.)
+    /// (Accelerate adds another number of rows for many sizes.)
     ///
     /// * `value`: Any.
     /// * `num_processes`: By what the size is to be divided; at least 1.
@@ -5212,7 +5212,7 @@ functions! {
 
     /// Describes a tree: each tensor becomes one of the same shape and dtype on the device "meta", which has no memory.
     ///
-    /// accel_initialize_tensors() makes a like tree from it, so that rank 0 can tell others what they are to receive.
+    /// accel_initialize_tensors() makes a like tree from it, so that rank 0 can describe to others what they are to receive.
     ///
     /// * `value`: A tensor or a tree of tensors.
     /// * `out`: The new tree.
@@ -5224,7 +5224,7 @@ functions! {
 
     /// A tree of new tensors on the CPU, whose elements are not initialised.
     ///
-    /// * `structure`: What accel_get_data_structure() returned, or any tree of tensors.
+    /// * `structure`: A tree of accel_get_data_structure(), or any tree of tensors.
     /// * `out`: The new tree.
     ///
     /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; OUT_OF_MEMORY.
@@ -5311,7 +5311,7 @@ functions! {
     /// The memory of an accelerator in bytes.
     ///
     /// * `device`: The device.
-    /// * `out`: A map with "allocated" and "peak_allocated" (by tensors), "reserved" and "peak_reserved" (by the allocator, which keeps memory for later tensors), and "free" and "total" (of the device), which are NONE when it does not tell.
+    /// * `out`: A map with "allocated" and "peak_allocated" (by tensors), "reserved" and "peak_reserved" (by the allocator, which keeps memory for later tensors), and "free" and "total" (of the device), which are NONE when the device does not report them.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED for the CPU and other devices that do not count.
     ///
@@ -5322,7 +5322,7 @@ functions! {
     ///
     /// * `device`: The device.
     ///
-    /// Returns: As accel_device_memory().
+    /// Returns: Same as accel_device_memory().
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_device_reset_peak_memory(device: *const accel_device_t) -> accel_status_t;
@@ -5330,7 +5330,7 @@ functions! {
     /// Describes a device and its abilities.
     ///
     /// * `device`: The device.
-    /// * `out`: A map: "name" ("cuda:0"), "type" ("cuda"), "index", "count" (of devices of the type), "total_memory" (bytes, NONE when it does not tell), "dtypes" (a list of the names of those that it computes with; all when it does not tell).
+    /// * `out`: A map: "name" ("cuda:0"), "type" ("cuda"), "index", "count" (of devices of the type), "total_memory" (bytes, NONE when it is not reported), "dtypes" (a list of the names of those that it computes with; all when they are not reported).
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.
     ///
@@ -5375,7 +5375,7 @@ functions! {
     ///
     /// * `state`: A state.
     ///
-    /// Returns: The same state, with one owner more.
+    /// Returns: This state, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_state_retain(state: *mut accel_state_t) -> *mut accel_state_t;
@@ -5789,20 +5789,20 @@ functions! {
     /// * `value`: A tensor or a tree of tensors.
     /// * `out`: The joined tree.
     ///
-    /// Returns: As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.
+    /// Returns: Same as accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_gather_uneven(state: *mut accel_state_t, value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
 
     /// Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches.
     ///
-    /// Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the batch are truncated to as many first rows as the batch has, as in the reference.
+    /// Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the batch are truncated to as many first rows as the batch has, as in Accelerate.
     ///
     /// * `state`: A state.
     /// * `value`: A tensor or a tree of tensors; other leaves are gathered as objects.
     /// * `out`: Each sample exactly once.
     ///
-    /// Returns: As accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.
+    /// Returns: Same as accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_gather_for_metrics(state: *mut accel_state_t, value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
@@ -5815,7 +5815,7 @@ functions! {
     /// * `items`: This rank's list; tensors in it may have any sizes.
     /// * `out`: The list of all ranks' items.
     ///
-    /// Returns: As accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as accel_gather_for_metrics().
+    /// Returns: Same as accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as accel_gather_for_metrics().
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_gather_object_for_metrics(state: *mut accel_state_t, items: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
@@ -5841,7 +5841,7 @@ functions! {
     /// * `scale`: A factor for the result; 1 for none. Integers are truncated.
     /// * `out`: The reduced tree.
     ///
-    /// Returns: As accel_gather(); TYPE_MISMATCH for a reduction or a scale that the dtype does not have.
+    /// Returns: Same as accel_gather(); TYPE_MISMATCH for a reduction or a scale that the dtype does not have.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_reduce(state: *mut accel_state_t, value: *const accel_value_t, reduction: accel_reduction_t, scale: f64, out: *mut accel_value_t) -> accel_status_t;
@@ -5852,7 +5852,7 @@ functions! {
     /// * `value`: A tensor or a tree of tensors, changed in place.
     /// * `from_process`: The source rank.
     ///
-    /// Returns: As accel_gather().
+    /// Returns: Same as accel_gather().
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_broadcast(state: *mut accel_state_t, value: *const accel_value_t, from_process: i32) -> accel_status_t;
@@ -5887,11 +5887,11 @@ functions! {
     /// * `state`: A state.
     /// * `value`: A tensor or a tree of tensors, with equally many dimensions on all ranks.
     /// * `dim`: The dimension; negative ones count from the end; tensors that lack it stay.
-    /// * `pad_index`: What is filled in.
+    /// * `pad_index`: The value that is filled in.
     /// * `pad_first`: 1: before the data instead of after it.
     /// * `out`: The padded tree.
     ///
-    /// Returns: As accel_gather().
+    /// Returns: Same as accel_gather().
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_pad_across_processes(state: *mut accel_state_t, value: *const accel_value_t, dim: i64, pad_index: f64, pad_first: i32, out: *mut accel_value_t) -> accel_status_t;
@@ -5902,7 +5902,7 @@ functions! {
     /// * `tensor`: Reduced in place.
     /// * `reduction`: ACCEL_REDUCE_*.
     ///
-    /// Returns: As accel_gather().
+    /// Returns: Same as accel_gather().
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_all_reduce(state: *mut accel_state_t, tensor: *mut accel_tensor_t, reduction: accel_reduction_t) -> accel_status_t;
@@ -5913,7 +5913,7 @@ functions! {
     /// * `input`: One rank's part.
     /// * `output`: num_processes times as many elements.
     ///
-    /// Returns: As accel_gather().
+    /// Returns: Same as accel_gather().
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_all_gather(state: *mut accel_state_t, input: *const accel_tensor_t, output: *mut accel_tensor_t) -> accel_status_t;
@@ -5925,7 +5925,7 @@ functions! {
     /// * `reduction`: ACCEL_REDUCE_*.
     /// * `output`: This rank's part of the reduction.
     ///
-    /// Returns: As accel_gather().
+    /// Returns: Same as accel_gather().
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_reduce_scatter(state: *mut accel_state_t, input: *const accel_tensor_t, reduction: accel_reduction_t, output: *mut accel_tensor_t) -> accel_status_t;
@@ -5936,7 +5936,7 @@ functions! {
     /// * `input`: num_processes equal parts each.
     /// * `output`: num_processes equal parts each.
     ///
-    /// Returns: As accel_gather().
+    /// Returns: Same as accel_gather().
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_all_to_all(state: *mut accel_state_t, input: *const accel_tensor_t, output: *mut accel_tensor_t) -> accel_status_t;
@@ -5948,7 +5948,7 @@ functions! {
     /// * `from_process`: The source rank.
     /// * `output`: This rank's part.
     ///
-    /// Returns: As accel_gather().
+    /// Returns: Same as accel_gather().
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_scatter(state: *mut accel_state_t, input: *const accel_tensor_t, from_process: i32, output: *mut accel_tensor_t) -> accel_status_t;
@@ -5980,7 +5980,7 @@ functions! {
     /// Starts accel_gather().
     ///
     /// * `state`: A state.
-    /// * `value`: As there.
+    /// * `value`: See there.
     /// * `out_work`: The call under way.
     ///
     /// Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -5991,7 +5991,7 @@ functions! {
     /// Starts accel_gather_uneven().
     ///
     /// * `state`: A state.
-    /// * `value`: As there.
+    /// * `value`: See there.
     /// * `out_work`: The call under way.
     ///
     /// Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -6002,7 +6002,7 @@ functions! {
     /// Starts accel_gather_for_metrics(), for the batch that the loader gave last.
     ///
     /// * `state`: A state.
-    /// * `value`: As there.
+    /// * `value`: See there.
     /// * `out_work`: The call under way.
     ///
     /// Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -6013,7 +6013,7 @@ functions! {
     /// Starts accel_gather_object_for_metrics(), for the batch that the loader gave last.
     ///
     /// * `state`: A state.
-    /// * `items`: As there.
+    /// * `items`: See there.
     /// * `out_work`: The call under way.
     ///
     /// Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -6024,7 +6024,7 @@ functions! {
     /// Starts accel_gather_object().
     ///
     /// * `state`: A state.
-    /// * `object`: As there.
+    /// * `object`: See there.
     /// * `out_work`: The call under way.
     ///
     /// Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -6035,9 +6035,9 @@ functions! {
     /// Starts accel_reduce().
     ///
     /// * `state`: A state.
-    /// * `value`: As there.
-    /// * `reduction`: As there.
-    /// * `scale`: As there.
+    /// * `value`: See there.
+    /// * `reduction`: See there.
+    /// * `scale`: See there.
     /// * `out_work`: The call under way.
     ///
     /// Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -6048,8 +6048,8 @@ functions! {
     /// Starts accel_broadcast().
     ///
     /// * `state`: A state.
-    /// * `value`: As there.
-    /// * `from_process`: As there.
+    /// * `value`: See there.
+    /// * `from_process`: See there.
     /// * `out_work`: The call under way.
     ///
     /// Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -6060,8 +6060,8 @@ functions! {
     /// Starts accel_broadcast_object_list().
     ///
     /// * `state`: A state.
-    /// * `objects`: As there.
-    /// * `from_process`: As there.
+    /// * `objects`: See there.
+    /// * `from_process`: See there.
     /// * `out_work`: The call under way.
     ///
     /// Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -6072,10 +6072,10 @@ functions! {
     /// Starts accel_pad_across_processes().
     ///
     /// * `state`: A state.
-    /// * `value`: As there.
-    /// * `dim`: As there.
-    /// * `pad_index`: As there.
-    /// * `pad_first`: As there.
+    /// * `value`: See there.
+    /// * `dim`: See there.
+    /// * `pad_index`: See there.
+    /// * `pad_first`: See there.
     /// * `out_work`: The call under way.
     ///
     /// Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -6086,8 +6086,8 @@ functions! {
     /// Starts accel_all_reduce().
     ///
     /// * `state`: A state.
-    /// * `tensor`: As there.
-    /// * `reduction`: As there.
+    /// * `tensor`: See there.
+    /// * `reduction`: See there.
     /// * `out_work`: The call under way.
     ///
     /// Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -6098,8 +6098,8 @@ functions! {
     /// Starts accel_all_gather().
     ///
     /// * `state`: A state.
-    /// * `input`: As there.
-    /// * `output`: As there.
+    /// * `input`: See there.
+    /// * `output`: See there.
     /// * `out_work`: The call under way.
     ///
     /// Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -6110,9 +6110,9 @@ functions! {
     /// Starts accel_reduce_scatter().
     ///
     /// * `state`: A state.
-    /// * `input`: As there.
-    /// * `reduction`: As there.
-    /// * `output`: As there.
+    /// * `input`: See there.
+    /// * `reduction`: See there.
+    /// * `output`: See there.
     /// * `out_work`: The call under way.
     ///
     /// Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -6123,8 +6123,8 @@ functions! {
     /// Starts accel_all_to_all().
     ///
     /// * `state`: A state.
-    /// * `input`: As there.
-    /// * `output`: As there.
+    /// * `input`: See there.
+    /// * `output`: See there.
     /// * `out_work`: The call under way.
     ///
     /// Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -6135,9 +6135,9 @@ functions! {
     /// Starts accel_scatter().
     ///
     /// * `state`: A state.
-    /// * `input`: NULL is allowed. As there.
-    /// * `from_process`: As there.
-    /// * `output`: As there.
+    /// * `input`: NULL is allowed. See there.
+    /// * `from_process`: See there.
+    /// * `output`: See there.
     /// * `out_work`: The call under way.
     ///
     /// Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -6148,9 +6148,9 @@ functions! {
     /// Starts accel_send().
     ///
     /// * `state`: A state.
-    /// * `tensor`: As there.
-    /// * `to_process`: As there.
-    /// * `tag`: As there.
+    /// * `tensor`: See there.
+    /// * `to_process`: See there.
+    /// * `tag`: See there.
     /// * `out_work`: The call under way.
     ///
     /// Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -6161,9 +6161,9 @@ functions! {
     /// Starts accel_recv().
     ///
     /// * `state`: A state.
-    /// * `tensor`: As there.
-    /// * `from_process`: As there.
-    /// * `tag`: As there.
+    /// * `tensor`: See there.
+    /// * `from_process`: See there.
+    /// * `tag`: See there.
     /// * `out_work`: The call under way.
     ///
     /// Returns: ACCEL_OK. The errors of the collective come from the work.
@@ -6228,7 +6228,7 @@ functions! {
     ///
     /// * `work`: A work.
     ///
-    /// Returns: The same work, with one owner more.
+    /// Returns: This work, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_work_retain(work: *mut accel_work_t) -> *mut accel_work_t;
@@ -6277,7 +6277,7 @@ functions! {
     /// * `key`: Orders the ranks of a group; of equal keys the lower rank comes first.
     /// * `out`: The group of this rank.
     ///
-    /// Returns: As accel_gather().
+    /// Returns: Same as accel_gather().
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_group_split(state: *mut accel_state_t, color: i32, key: i32, out: *mut *mut accel_state_t) -> accel_status_t;
@@ -6336,7 +6336,7 @@ functions! {
     ///
     /// * `mesh`: A mesh.
     ///
-    /// Returns: The same mesh, with one owner more.
+    /// Returns: This mesh, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_mesh_retain(mesh: *mut accel_mesh_t) -> *mut accel_mesh_t;
@@ -6350,7 +6350,7 @@ functions! {
 
     /// The number of ranks along an axis, or along several.
     ///
-    /// Of a state's mesh these are the sizes that its options have, and for one that they left open what was found; accel_state_describe() says where each came from.
+    /// A state's mesh has the sizes of its options, and computed sizes where they are unset; accel_state_describe() says where each came from.
     ///
     /// * `mesh`: A mesh.
     /// * `axes`: A name, or several that are separated by commas: their product.
@@ -6411,13 +6411,13 @@ functions! {
     /// All elements equal.
     ///
     /// * `shape`: NULL is allowed. length `ndim`. The sizes.
-    /// * `ndim`: As accel_tensor_empty().
+    /// * `ndim`: Same as accel_tensor_empty().
     /// * `number`: The element.
-    /// * `dtype`: As accel_tensor_empty().
-    /// * `device`: As accel_tensor_empty().
+    /// * `dtype`: Same as accel_tensor_empty().
+    /// * `device`: Same as accel_tensor_empty().
     /// * `out`: The tensor.
     ///
-    /// Returns: As accel_tensor_empty().
+    /// Returns: Same as accel_tensor_empty().
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_tensor_full(shape: *const i64, ndim: usize, number: f64, dtype: accel_dtype_t, device: *const accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
@@ -6425,12 +6425,12 @@ functions! {
     /// Draws from the standard normal distribution with the default generator.
     ///
     /// * `shape`: NULL is allowed. length `ndim`. The sizes.
-    /// * `ndim`: As accel_tensor_empty().
-    /// * `dtype`: As accel_tensor_empty().
-    /// * `device`: As accel_tensor_empty().
+    /// * `ndim`: Same as accel_tensor_empty().
+    /// * `dtype`: Same as accel_tensor_empty().
+    /// * `device`: Same as accel_tensor_empty().
     /// * `out`: The tensor.
     ///
-    /// Returns: As accel_tensor_empty().
+    /// Returns: Same as accel_tensor_empty().
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_tensor_randn(shape: *const i64, ndim: usize, dtype: accel_dtype_t, device: *const accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
@@ -6443,7 +6443,7 @@ functions! {
     /// * `ndim`: Their number.
     /// * `out`: The tensor.
     ///
-    /// Returns: As accel_tensor_empty().
+    /// Returns: Same as accel_tensor_empty().
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_tensor_randint(low: i64, high: i64, shape: *const i64, ndim: usize, out: *mut *mut accel_tensor_t) -> accel_status_t;
@@ -6452,11 +6452,11 @@ functions! {
     ///
     /// * `data`: NULL is allowed. Row-major; may be NULL when there are none.
     /// * `shape`: NULL is allowed. length `ndim`. The sizes.
-    /// * `ndim`: As accel_tensor_empty().
-    /// * `dtype`: As accel_tensor_empty().
+    /// * `ndim`: Same as accel_tensor_empty().
+    /// * `dtype`: Same as accel_tensor_empty().
     /// * `out`: The tensor.
     ///
-    /// Returns: As accel_tensor_empty().
+    /// Returns: Same as accel_tensor_empty().
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_tensor_from_data(data: *const c_void, shape: *const i64, ndim: usize, dtype: accel_dtype_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
@@ -6467,13 +6467,13 @@ functions! {
     /// * `shape`: NULL is allowed. length `ndim`. The shape.
     /// * `ndim`: Their number.
     /// * `strides`: NULL is allowed. length `ndim`. In elements; NULL: row-major.
-    /// * `dtype`: What and where the memory is.
-    /// * `device`: What and where the memory is.
+    /// * `dtype`: The kind and the place of the memory.
+    /// * `device`: The kind and the place of the memory.
     /// * `user_data`: NULL is allowed. `destroy` runs when the last tensor that shares the memory goes, on any thread.
     /// * `destroy`: NULL is allowed. `destroy` runs when the last tensor that shares the memory goes, on any thread.
     /// * `out`: The tensor.
     ///
-    /// Returns: As accel_tensor_empty().
+    /// Returns: Same as accel_tensor_empty().
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_tensor_from_blob(data: *mut c_void, shape: *const i64, ndim: usize, strides: *const i64, dtype: accel_dtype_t, device: *const accel_device_t, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_tensor_t) -> accel_status_t;
@@ -6490,10 +6490,10 @@ functions! {
 
     /// Imports a tensor from DLPack before version 1.
     ///
-    /// * `tensor`: As above.
+    /// * `tensor`: See above.
     /// * `out`: The tensor.
     ///
-    /// Returns: As above.
+    /// Returns: See above.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_tensor_from_dlpack_unversioned(tensor: *mut DLManagedTensor, out: *mut *mut accel_tensor_t) -> accel_status_t;
@@ -6510,10 +6510,10 @@ functions! {
 
     /// Exports a tensor to DLPack before version 1.
     ///
-    /// * `tensor`: As above.
-    /// * `out`: As above.
+    /// * `tensor`: See above.
+    /// * `out`: See above.
     ///
-    /// Returns: As above.
+    /// Returns: See above.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_tensor_to_dlpack_unversioned(tensor: *const accel_tensor_t, out: *mut *mut DLManagedTensor) -> accel_status_t;
@@ -6532,10 +6532,10 @@ functions! {
     /// The way back.
     ///
     /// * `tensor`: A tensor.
-    /// * `torch_version`: As above.
+    /// * `torch_version`: See above.
     /// * `out_tensor_impl`: One reference of its c10::TensorImpl.
     ///
-    /// Returns: As above.
+    /// Returns: See above.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_tensor_to_torch(tensor: *const accel_tensor_t, torch_version: *const c_char, out_tensor_impl: *mut *mut c_void) -> accel_status_t;
@@ -6543,10 +6543,10 @@ functions! {
     /// Shares a tensor that stays the caller's: the handle is another owner of it.
     ///
     /// * `tensor_impl`: A c10::TensorImpl, borrowed for the call.
-    /// * `torch_version`: As above.
+    /// * `torch_version`: See above.
     /// * `out`: The tensor.
     ///
-    /// Returns: As above.
+    /// Returns: See above.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_tensor_share_torch(tensor_impl: *mut c_void, torch_version: *const c_char, out: *mut *mut accel_tensor_t) -> accel_status_t;
@@ -6554,10 +6554,10 @@ functions! {
     /// The tensor in the application's own LibTorch, without another owner.
     ///
     /// * `tensor`: A tensor.
-    /// * `torch_version`: As above.
+    /// * `torch_version`: See above.
     /// * `out_tensor_impl`: Its c10::TensorImpl, valid as long as the handle.
     ///
-    /// Returns: As above.
+    /// Returns: See above.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_tensor_torch_impl(tensor: *const accel_tensor_t, torch_version: *const c_char, out_tensor_impl: *mut *mut c_void) -> accel_status_t;
@@ -6566,7 +6566,7 @@ functions! {
     ///
     /// * `tensor`: A tensor.
     ///
-    /// Returns: The same tensor, with one owner more.
+    /// Returns: This tensor, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_tensor_retain(tensor: *mut accel_tensor_t) -> *mut accel_tensor_t;
@@ -6650,7 +6650,7 @@ functions! {
 
     /// The memory of the elements.
     ///
-    /// What is written there by address, backward does not notice: write between steps. From the call on, half-precision casts of a parameter are made for each group of micro-batches instead of by the optimizer.
+    /// Backward does not notice writes through the address: write between steps. From the call on, half-precision casts of a parameter are made for each group of micro-batches instead of by the optimizer.
     ///
     /// * `tensor`: A tensor with memory.
     /// * `out`: Its first element; lives as long as the tensor.
@@ -6704,17 +6704,17 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_tensor_is_contiguous(tensor: *const accel_tensor_t, out: *mut i32) -> accel_status_t;
 
-    /// Whether gradients are kept.
+    /// Whether gradients are saved in the tensor.
     ///
     /// * `tensor`: A tensor.
-    /// * `out`: 1 when gradients are kept for it.
+    /// * `out`: 1 when gradients are saved in it.
     ///
     /// Returns: ACCEL_OK or INVALID_HANDLE.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_tensor_requires_grad(tensor: *const accel_tensor_t, out: *mut i32) -> accel_status_t;
 
-    /// Sets whether gradients are kept.
+    /// Sets whether gradients are saved in the tensor.
     ///
     /// * `tensor`: A leaf of a floating dtype.
     /// * `requires_grad`: 1 or 0.
@@ -6739,7 +6739,7 @@ functions! {
     /// The tensors share memory afterwards. Models that are prepared for several ranks keep the memory of their gradients: there change what accel_tensor_grad() returns.
     ///
     /// * `tensor`: A leaf of a floating dtype.
-    /// * `gradient`: NULL is allowed. Of the same shape, dtype and device; NULL takes the gradient away.
+    /// * `gradient`: NULL is allowed. A tensor of the same shape, dtype and device; NULL takes the gradient away.
     ///
     /// Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is not a leaf.
     ///
@@ -6764,7 +6764,7 @@ functions! {
     /// * `dtype`: The goal; dtype may be ACCEL_UNSET to keep it.
     /// * `device`: The goal; dtype may be ACCEL_UNSET to keep it.
     /// * `non_blocking`: 1: do not wait.
-    /// * `out`: The same memory when nothing changes.
+    /// * `out`: A tensor that shares the memory when nothing changes.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
     ///
@@ -6794,7 +6794,7 @@ functions! {
     /// Returns the same elements outside of autograd.
     ///
     /// * `tensor`: A tensor.
-    /// * `out`: The same memory outside of autograd.
+    /// * `out`: A tensor that shares the memory, outside of autograd.
     ///
     /// Returns: ACCEL_OK or INVALID_HANDLE.
     ///
@@ -6826,10 +6826,10 @@ functions! {
 
     /// Finds the overload of an operator that some arguments are for, as a call in Python would: among those that take the arguments the one that converts fewest of them, of tensors before of numbers.
     ///
-    /// Remembered by the kinds of the arguments, so that a further choice costs less than the call; a handle can be kept for arguments of the same kinds.
+    /// Remembered by the kinds of the arguments, so that a further choice costs less than the call; a handle can be reused for arguments of the same kinds.
     ///
     /// * `name`: "aten::add"; without a namespace it is LibTorch's, else one of our own.
-    /// * `args`: NULL is allowed. length `n_args`. Arguments in the schema's order; args may be NULL when there are none. What stands behind the "*" of a schema has to be named.
+    /// * `args`: NULL is allowed. length `n_args`. Arguments in the schema's order; args may be NULL when there are none. Arguments behind the "*" of a schema have to be named.
     /// * `n_args`: Their number.
     /// * `names`: NULL is allowed. length `n_kwargs`. The names of further arguments.
     /// * `kwargs`: NULL is allowed. length `n_kwargs`. Names and values, n_kwargs of each; may be NULL when there are none.
@@ -6859,17 +6859,17 @@ functions! {
 
     /// Calls an operator with arguments by name.
     ///
-    /// * `op`: As accel_op_call().
+    /// * `op`: Same as accel_op_call().
     /// * `args`: NULL is allowed. length `n_args`. The arguments.
-    /// * `n_args`: As accel_op_call().
+    /// * `n_args`: Same as accel_op_call().
     /// * `names`: NULL is allowed. length `n_kwargs`. The names.
     /// * `kwargs`: NULL is allowed. length `n_kwargs`. Names and values, n_kwargs of each; may be NULL when there are none.
     /// * `n_kwargs`: Their number.
     /// * `results`: length `max_results`. Room for the results.
-    /// * `max_results`: As accel_op_call().
-    /// * `out_n_results`: As accel_op_call().
+    /// * `max_results`: Same as accel_op_call().
+    /// * `out_n_results`: Same as accel_op_call().
     ///
-    /// Returns: As accel_op_call(); NOT_FOUND for a name that the schema lacks.
+    /// Returns: Same as accel_op_call(); NOT_FOUND for a name that the schema lacks.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_op_call_kw(op: *const accel_op_t, args: *const accel_value_t, n_args: usize, names: *const *const c_char, kwargs: *const accel_value_t, n_kwargs: usize, results: *mut accel_value_t, max_results: usize, out_n_results: *mut usize) -> accel_status_t;
@@ -6929,9 +6929,9 @@ functions! {
     /// Threads: thread. Since 0.1.
     pub fn accel_inference_mode_begin(out: *mut *mut accel_scope_t) -> accel_status_t;
 
-    /// Mean cross entropy of class scores, with gradients.
+    /// Mean cross entropy of logits, with gradients.
     ///
-    /// * `logits`: \[..., classes\]. Of a model with loss_parallel, and of accel_parallel_class_scores(), the classes of this rank; the loss is that over all, and the call is collective among the ranks that share them.
+    /// * `logits`: \[..., classes\]. For a model with loss_parallel, and for accel_parallel_class_scores(), the classes of this rank; the loss is over all classes, and the call is collective among the ranks that share them.
     /// * `labels`: int64 \[...\], -100 is left out.
     /// * `out`: A scalar.
     ///
@@ -6942,8 +6942,8 @@ functions! {
 
     /// Mean of the squared differences, with gradients.
     ///
-    /// * `input`: What a model predicts.
-    /// * `target`: Of the same shape.
+    /// * `input`: The prediction of a model.
+    /// * `target`: The target, of the same shape.
     /// * `out`: A scalar.
     ///
     /// Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
@@ -6953,8 +6953,8 @@ functions! {
 
     /// Mean of the absolute differences, with gradients.
     ///
-    /// * `input`: What a model predicts.
-    /// * `target`: Of the same shape.
+    /// * `input`: The prediction of a model.
+    /// * `target`: The target, of the same shape.
     /// * `out`: A scalar.
     ///
     /// Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
@@ -6964,8 +6964,8 @@ functions! {
 
     /// Mean Huber loss, with gradients: squared differences where they are small, absolute ones where they are large, so that outliers do not rule.
     ///
-    /// * `input`: What a model predicts.
-    /// * `target`: Of the same shape.
+    /// * `input`: The prediction of a model.
+    /// * `target`: The target, of the same shape.
     /// * `delta`: Where the one becomes the other. In (0, inf).
     /// * `out`: A scalar.
     ///
@@ -6974,11 +6974,11 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_huber_loss(input: *const accel_tensor_t, target: *const accel_tensor_t, delta: f64, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
-    /// Mean binary cross entropy of scores, with gradients: of independent yes-or-no questions.
+    /// Mean binary cross entropy of logits, with gradients: of independent yes-or-no questions.
     ///
-    /// The sigmoid is inside, which is exact for large scores.
+    /// The sigmoid is inside, which is exact for large logits.
     ///
-    /// * `logits`: The scores.
+    /// * `logits`: The logits.
     /// * `target`: Probabilities in \[0, 1\] of the same shape and dtype.
     /// * `out`: A scalar.
     ///
@@ -7010,7 +7010,7 @@ functions! {
 
     /// A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and torch._inductor.aoti_compile_and_package() make it.
     ///
-    /// It needs no Python and no compiler. A package is a program: load only what you trust. What it says of its LibTorch, processor and device is read before its code is loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs are checked before each call: by what `accel compile` wrote into the package, or else by the code itself. Dimensions that were compiled as dynamic ones may have any size in their range; numbers and texts are fixed. Results have no gradient history. The parameters and buffers are in a tree with the names of the model; loading a state dict, or moving them to other memory, changes what the next call computes with. Their dtypes, shapes and device are those of the code.
+    /// It needs no Python and no compiler. A package is a program: load only what you trust. Its metadata (LibTorch, processor, device) is checked before its code is loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs are checked before each call: by what `accel compile` wrote into the package, or else by the code itself. Dimensions that were compiled as dynamic ones may have any size in their range; numbers and texts are fixed. Results have no gradient history. The parameters and buffers are in a tree with the names of the model; loading a state dict, or moving them to other memory, changes what the next call computes with. Their dtypes, shapes and device are those of the code.
     ///
     /// * `path`: The file.
     /// * `options`: NULL is allowed. NULL: defaults.
@@ -7023,7 +7023,7 @@ functions! {
 
     /// A model from the configuration of a Hugging Face model, with fresh weights from the default generator.
     ///
-    /// Known: decoders, which are "gemma2", "gemma3_text", "gpt2", "gpt_neox", "llama", "mistral", "mixtral", "olmo2", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe" and "stablelm", and encoders. Decoders take token ids int64 \[batch, length\] and give logits \[batch, length, vocabulary\]. They also take "past_key_values", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then \[logits, past_key_values\]; these are a list of \[key, value\] for each layer, each \[batch, key heads, length, head size\]. What a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied. They also take "attention_mask" \[batch, earlier length + length\] (1: a token, 0: padding) and "position_ids" \[batch, length\]. With experts and `output_router_logits` the output is a list, whose last is the loss of the routers, times `router_aux_loss_coef`. Encoders, which are "bert", "distilbert" and "roberta", take "input_ids", "attention_mask" (1: a token, 0: padding; all are tokens by default), "token_type_ids" and "position_ids", each \[batch, length\]. `architectures` of the configuration says what they give: a "BertModel" \[hidden states \[batch, length, hidden size\], pooled \[batch, hidden size\]\], a "DistilBertModel" the hidden states; a "BertForMaskedLM" scores of the vocabulary for each token; "BertForSequenceClassification" scores of classes for each sequence, "BertForTokenClassification" for each token; and "BertForQuestionAnswering" \[scores of the first token of the answer, of the last one\]. Names of parameters are those of transformers.
+    /// Known: decoders, which are "gemma2", "gemma3_text", "gpt2", "gpt_neox", "llama", "mistral", "mixtral", "olmo2", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe" and "stablelm", and encoders. Decoders take token ids int64 \[batch, length\] and give logits \[batch, length, vocabulary\]. They also take "past_key_values", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then \[logits, past_key_values\]; these are a list of \[key, value\] for each layer, each \[batch, key heads, length, head size\]. The cache that a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied. They also take "attention_mask" \[batch, earlier length + length\] (1: a token, 0: padding) and "position_ids" \[batch, length\]. With experts and `output_router_logits` the output is a list, whose last is the loss of the routers, times `router_aux_loss_coef`. Encoders, which are "bert", "distilbert" and "roberta", take "input_ids", "attention_mask" (1: a token, 0: padding; all are tokens by default), "token_type_ids" and "position_ids", each \[batch, length\]. `architectures` of the configuration says what they give: a "BertModel" \[hidden states \[batch, length, hidden size\], pooled \[batch, hidden size\]\], a "DistilBertModel" the hidden states; a "BertForMaskedLM" logits of the vocabulary for each token; "BertForSequenceClassification" logits of classes for each sequence, "BertForTokenClassification" for each token; and "BertForQuestionAnswering" \[logits of the first token of the answer, of the last one\]. Names of parameters are those of transformers.
     ///
     /// * `config`: The path of a config.json, or the JSON text itself.
     /// * `out`: The module.
@@ -7166,7 +7166,7 @@ functions! {
     /// * `num_heads`: Sizes.
     /// * `causal`: 1: a position sees only earlier ones.
     /// * `bias`: 1 or 0.
-    /// * `dropout`: Of the attention weights.
+    /// * `dropout`: The rate of the dropout of attention weights.
     /// * `out`: The module.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -7181,7 +7181,7 @@ functions! {
     /// * `hidden_size`: Sizes.
     /// * `intermediate_size`: Sizes.
     /// * `num_experts`: The number of experts.
-    /// * `experts_per_token`: Of each token, in \[1, num_experts\].
+    /// * `experts_per_token`: The number of experts that each token takes, in \[1, num_experts\].
     /// * `balance_rate`: By how much the bias of an expert, which is added to its share where experts are chosen and nowhere else, moves after each step of a prepared optimizer, up if it had fewer tokens than the mean and down if it had more (DeepSeek-AI, "DeepSeek-V3", 2024), such as 0.001. It is the buffer expert_bias. 0: there is none.
     /// * `out`: The module.
     ///
@@ -7192,12 +7192,12 @@ functions! {
 
     /// weight \[out_channels, in_channels / groups, kernel, kernel\].
     ///
-    /// * `in_channels`: As in torch.nn.Conv2d, the same in both directions.
-    /// * `out_channels`: As in torch.nn.Conv2d, the same in both directions.
-    /// * `kernel`: As in torch.nn.Conv2d, the same in both directions.
-    /// * `stride`: As in torch.nn.Conv2d, the same in both directions.
-    /// * `padding`: As in torch.nn.Conv2d, the same in both directions.
-    /// * `groups`: As in torch.nn.Conv2d, the same in both directions.
+    /// * `in_channels`: Same as in torch.nn.Conv2d, equal in both directions.
+    /// * `out_channels`: Same as in torch.nn.Conv2d, equal in both directions.
+    /// * `kernel`: Same as in torch.nn.Conv2d, equal in both directions.
+    /// * `stride`: Same as in torch.nn.Conv2d, equal in both directions.
+    /// * `padding`: Same as in torch.nn.Conv2d, equal in both directions.
+    /// * `groups`: Same as in torch.nn.Conv2d, equal in both directions.
     /// * `bias`: 1 or 0.
     /// * `out`: The module.
     ///
@@ -7233,7 +7233,7 @@ functions! {
     ///
     /// * `module`: A module.
     ///
-    /// Returns: The same module, with one owner more.
+    /// Returns: This module, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_module_retain(module: *mut accel_module_t) -> *mut accel_module_t;
@@ -7269,11 +7269,11 @@ functions! {
     /// Adds a buffer to a module.
     ///
     /// * `module`: A module.
-    /// * `name`: As above.
+    /// * `name`: See above.
     /// * `tensor`: State that is not trained.
     /// * `persistent`: 1: it is in the state dict.
     ///
-    /// Returns: As above.
+    /// Returns: See above.
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_module_add_buffer(module: *mut accel_module_t, name: *const c_char, tensor: *mut accel_tensor_t, persistent: i32) -> accel_status_t;
@@ -7281,10 +7281,10 @@ functions! {
     /// Puts a module below another.
     ///
     /// * `module`: A module.
-    /// * `name`: As above.
+    /// * `name`: See above.
     /// * `child`: Must not contain the module.
     ///
-    /// Returns: As above.
+    /// Returns: See above.
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_module_add_child(module: *mut accel_module_t, name: *const c_char, child: *mut accel_module_t) -> accel_status_t;
@@ -7294,7 +7294,7 @@ functions! {
     /// Do this before the module is prepared and before it is given to an optimizer: both keep the former tensor.
     ///
     /// * `module`: A module.
-    /// * `name`: Of a parameter or buffer directly below it.
+    /// * `name`: The name of a parameter or buffer directly below it.
     /// * `tensor`: A leaf; a parameter is trained when its tensor requires a gradient.
     ///
     /// Returns: ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND.
@@ -7304,10 +7304,10 @@ functions! {
 
     /// Puts another module in the place of a child, which keeps its place in the state dict.
     ///
-    /// As above.
+    /// See above.
     ///
     /// * `module`: A module of accel_module_create() or accel_module_sequential().
-    /// * `name`: Of a child.
+    /// * `name`: The name of a child.
     /// * `child`: Must not contain the module.
     ///
     /// Returns: ACCEL_OK, INVALID_ARGUMENT or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a whole.
@@ -7317,10 +7317,10 @@ functions! {
 
     /// Takes a parameter, buffer or child away from a module.
     ///
-    /// As above.
+    /// See above.
     ///
     /// * `module`: A module of accel_module_create() or accel_module_sequential().
-    /// * `name`: Of what is directly below it.
+    /// * `name`: The name of a parameter, buffer or child directly below it.
     ///
     /// Returns: ACCEL_OK or NOT_FOUND; UNSUPPORTED for a layer of the library, which is exchanged as a whole.
     ///
@@ -7372,7 +7372,7 @@ functions! {
     /// It may be removed while it runs.
     ///
     /// * `module`: The module that it was added to.
-    /// * `id`: What accel_module_add_hook() gave.
+    /// * `id`: The id from accel_module_add_hook().
     ///
     /// Returns: ACCEL_OK; NOT_FOUND for one that is not there.
     ///
@@ -7394,9 +7394,9 @@ functions! {
     /// Gradients are the same, bit for bit, if the forward computes the same each time. It works for every module, forwards in the host language too, and with accumulation, data parallelism and autocast. Put it on the blocks of a model: of n equal blocks the activations of one are left, beside the inputs of all.
     ///
     /// * `module`: A module, or a model that was prepared. Itself is checkpointed if neither class_names nor modules is set.
-    /// * `options`: NULL is allowed. NULL: defaults. With recompute NOTHING activations are kept again.
+    /// * `options`: NULL is allowed. NULL: defaults. With recompute NOTHING activations are saved again.
     ///
-    /// Returns: ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for a regular expression that is none; UNSUPPORTED for a part of a TorchScript module.
+    /// Returns: ACCEL_OK; NOT_FOUND when no module has such a name; INVALID_ARGUMENT for an invalid regular expression; UNSUPPORTED for a part of a TorchScript module.
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_checkpoint_activations(module: *mut accel_module_t, options: *const accel_activation_checkpointing_options_t) -> accel_status_t;
@@ -7423,7 +7423,7 @@ functions! {
     /// * `named_inputs`: NULL is allowed. A map from names to values, or NULL. Inputs before a named one that are not given are NONE, or the default of the script.
     /// * `out`: The output.
     ///
-    /// Returns: As accel_module_call(); NOT_FOUND for an unknown name; INVALID_ARGUMENT for an input that was given twice.
+    /// Returns: Same as accel_module_call(); NOT_FOUND for an unknown name; INVALID_ARGUMENT for an input that was given twice.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_module_call_kw(module: *mut accel_module_t, inputs: *const accel_value_t, n_inputs: usize, named_inputs: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
@@ -7490,7 +7490,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_module_children_bottom_up(module: *const accel_module_t, out: *mut accel_value_t) -> accel_status_t;
 
-    /// Parameters and persistent buffers in the reference's naming; tied ones under each of their names.
+    /// Parameters and persistent buffers in Accelerate's naming; tied ones under each of their names.
     ///
     /// * `module`: A module.
     /// * `out`: A map name -> tensor that shares memory with the module.
@@ -7569,9 +7569,9 @@ functions! {
     ///
     /// * `folder`: A folder with config.json, and safetensors or files of torch, one or several with their index; or a GGUF file.
     /// * `quantization`: NULL is allowed. How weights are quantized as they are read: one at a time is in memory as floating-point numbers. NULL, or without a kind: they are not quantized.
-    /// * `out`: The module, in training: accel_module_train() changes it. That of a GGUF file evaluates.
+    /// * `out`: The module, in training: accel_module_train() changes it. A model of a GGUF file evaluates.
     ///
-    /// Returns: As accel_module_from_config(); NOT_FOUND for a file, for a parameter without weights, and for a name of `quantization` that fits no module, which it names; SHAPE_MISMATCH; CORRUPT; IO. INVALID_ARGUMENT for `quantization` also where the files have codes already, or it has fields without a kind.
+    /// Returns: Same as accel_module_from_config(); NOT_FOUND for a file, for a parameter without weights, and for a name of `quantization` that fits no module, which it names; SHAPE_MISMATCH; CORRUPT; IO. INVALID_ARGUMENT for `quantization` also where the files have codes already, or it has fields without a kind.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_module_from_folder(folder: *const c_char, quantization: *const accel_quantization_options_t, out: *mut *mut accel_module_t) -> accel_status_t;
@@ -7591,7 +7591,7 @@ functions! {
 
     /// Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients.
     ///
-    /// Its keys and values of earlier tokens are kept between the steps. An encoder-decoder reads the input once, and its decoder adds tokens to options.decoder_tokens.
+    /// Its keys and values of earlier tokens are cached between the steps. An encoder-decoder reads the input once, and its decoder adds tokens to options.decoder_tokens.
     ///
     /// * `module`: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives \[logits, past_key_values\]; in evaluation (accel_module_train()). An encoder-decoder has the inputs (input_ids or input_features, attention_mask, decoder_input_ids, decoder_attention_mask, past_key_values), and gets the first with an empty list as past_key_values; in later calls the list has the keys and values of the encoder's states, too.
     /// * `input_ids`: int64 \[batch, length\]; for an encoder-decoder that reads features, these.
@@ -7600,7 +7600,7 @@ functions! {
     /// * `on_tokens`: NULL is allowed. NULL: none.
     /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
-    /// * `out`: A map: "tokens" int64 \[batch, length + new\], of an encoder-decoder \[batch, decoder_tokens + new\], and "log_probabilities" float32 \[batch, new\], of each new token by the scores after the penalty.
+    /// * `out`: A map: "tokens" int64 \[batch, length + new\], of an encoder-decoder \[batch, decoder_tokens + new\], and "log_probabilities" float32 \[batch, new\], of each new token by the logits after the penalty.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED for a module without past_key_values; INVALID_STATE in training.
     ///
@@ -7624,7 +7624,7 @@ functions! {
     ///
     /// * `batch`: A batch.
     ///
-    /// Returns: The same batch, with one owner more.
+    /// Returns: This batch, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_generation_batch_retain(batch: *mut accel_generation_batch_t) -> *mut accel_generation_batch_t;
@@ -7651,7 +7651,7 @@ functions! {
     /// Computes the next token of each sequence: sequences that wait and have room begin, and all are computed in one call of the model.
     ///
     /// * `batch`: A batch.
-    /// * `out`: A list with a map for each new token, in the order of each sequence: INT "id", of the sequence, INT "token", DOUBLE "log_probability" by the scores after the penalty, and STRING "end": "" while the sequence goes on, "stop" with a stop token or sequence, "length" with the last of max_new_tokens or the last position of the model. A sequence whose scores are not finite ends with "failed", no token and STRING "error". The list is empty while only prompts were computed, or nothing is left to do, which accel_generation_batch_info() tells.
+    /// * `out`: A list with a map for each new token, in the order of each sequence: INT "id", of the sequence, INT "token", DOUBLE "log_probability" by the logits after the penalty, and STRING "end": "" while the sequence goes on, "stop" with a stop token or sequence, "length" with the last of max_new_tokens or the last position of the model. A sequence whose logits are not finite ends with "failed", no token and STRING "error". The list is empty while only prompts were computed, or nothing is left to do, which accel_generation_batch_info() tells.
     ///
     /// Returns: ACCEL_OK; INVALID_STATE in training; OUT_OF_MEMORY or TORCH where the model fails, after which the sequences that it computed have ended.
     ///
@@ -7661,14 +7661,14 @@ functions! {
     /// Ends a sequence, which gets no further tokens: also while another thread runs a step, whose token of it may still come.
     ///
     /// * `batch`: A batch.
-    /// * `id`: What accel_generation_batch_add() gave.
+    /// * `id`: The id from accel_generation_batch_add().
     ///
     /// Returns: ACCEL_OK; NOT_FOUND for a sequence that is not there, or has ended.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_generation_batch_cancel(batch: *mut accel_generation_batch_t, id: i64) -> accel_status_t;
 
-    /// Tells how much a batch has to do.
+    /// The work that a batch has.
     ///
     /// * `batch`: A batch.
     /// * `out`: A map of INT: "running" and "waiting" sequences, "cached_tokens" whose keys and values have room, "reused_tokens" of prompts that were not computed, and "guessed_tokens" and "accepted_tokens" of the guesses, since the batch was made.
@@ -7695,11 +7695,11 @@ functions! {
     ///
     /// The model is as it was if the folder does not fit it.
     ///
-    /// * `module`: As in accel_module_add_adapter().
+    /// * `module`: Same as accel_module_add_adapter().
     /// * `name`: Its name, without a dot.
     /// * `folder`: The folder.
     ///
-    /// Returns: As accel_module_add_adapter(); NOT_FOUND for a file or a tensor that is not there; CORRUPT; SHAPE_MISMATCH; UNSUPPORTED for an adapter that is not LoRA or DoRA.
+    /// Returns: Same as accel_module_add_adapter(); NOT_FOUND for a file or a tensor that is not there; CORRUPT; SHAPE_MISMATCH; UNSUPPORTED for an adapter that is not LoRA or DoRA.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_module_load_adapter(module: *mut accel_module_t, name: *const c_char, folder: *const c_char) -> accel_status_t;
@@ -7718,7 +7718,7 @@ functions! {
     /// Threads: object, waits. Since 0.1.
     pub fn accel_save_adapter(state: *mut accel_state_t, module: *const accel_module_t, name: *const c_char, folder: *const c_char) -> accel_status_t;
 
-    /// Tells what adapters a model has.
+    /// The adapters of a model.
     ///
     /// * `module`: A model, prepared or not.
     /// * `out`: A map from the names of adapters, in the order in which they were added, to maps: BOOL "active", BOOL "merged", a list of the names of "layers", and the map "config" as PEFT has it in adapter_config.json.
@@ -7752,16 +7752,16 @@ functions! {
 
     /// Takes merged adapters away from the weights again, up to rounding.
     ///
-    /// * `module`: As in accel_module_merge_adapters().
+    /// * `module`: Same as accel_module_merge_adapters().
     ///
-    /// Returns: As accel_module_merge_adapters().
+    /// Returns: Same as accel_module_merge_adapters().
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_module_unmerge_adapters(module: *mut accel_module_t) -> accel_status_t;
 
     /// Removes an adapter.
     ///
-    /// What was trained beside it stays.
+    /// Parameters that were trained beside it stay.
     ///
     /// * `module`: A model that is not prepared.
     /// * `name`: One of its adapters.
@@ -7773,7 +7773,7 @@ functions! {
 
     /// In calls of this thread inside, these adapters act in place of the active ones, in all models that have them: a request of a server can choose its own.
     ///
-    /// What is trained does not change; backward takes the adapters of the forward. The innermost scope counts.
+    /// The set of trained parameters does not change; backward takes the adapters of the forward. The innermost scope counts.
     ///
     /// * `names`: NULL is allowed. length `n_names`. Adapters. May be NULL when there are none.
     /// * `n_names`: Their number.
@@ -7797,22 +7797,22 @@ functions! {
 
     /// Adam; everything else as accel_optimizer_adamw().
     ///
-    /// * `module`: NULL is allowed. As there.
-    /// * `options`: NULL is allowed. As there.
-    /// * `out`: As there.
+    /// * `module`: NULL is allowed. See there.
+    /// * `options`: NULL is allowed. See there.
+    /// * `out`: See there.
     ///
-    /// Returns: As there.
+    /// Returns: See there.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_adam(module: *const accel_module_t, options: *const accel_adam_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
 
     /// Stochastic gradient descent; everything else as accel_optimizer_adamw().
     ///
-    /// * `module`: NULL is allowed. As there.
-    /// * `options`: NULL is allowed. As there.
-    /// * `out`: As there.
+    /// * `module`: NULL is allowed. See there.
+    /// * `options`: NULL is allowed. See there.
+    /// * `out`: See there.
     ///
-    /// Returns: As there.
+    /// Returns: See there.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_sgd(module: *const accel_module_t, options: *const accel_sgd_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
@@ -7821,11 +7821,11 @@ functions! {
     ///
     /// Everything else as accel_optimizer_adamw().
     ///
-    /// * `module`: NULL is allowed. As there.
-    /// * `options`: NULL is allowed. As there.
-    /// * `out`: As there.
+    /// * `module`: NULL is allowed. See there.
+    /// * `options`: NULL is allowed. See there.
+    /// * `out`: See there.
     ///
-    /// Returns: As there.
+    /// Returns: See there.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_adagrad(module: *const accel_module_t, options: *const accel_adagrad_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
@@ -7834,11 +7834,11 @@ functions! {
     ///
     /// Everything else as accel_optimizer_adamw().
     ///
-    /// * `module`: NULL is allowed. As there.
-    /// * `options`: NULL is allowed. As there.
-    /// * `out`: As there.
+    /// * `module`: NULL is allowed. See there.
+    /// * `options`: NULL is allowed. See there.
+    /// * `out`: See there.
     ///
-    /// Returns: As there.
+    /// Returns: See there.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_rmsprop(module: *const accel_module_t, options: *const accel_rmsprop_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
@@ -7847,11 +7847,11 @@ functions! {
     ///
     /// Everything else as accel_optimizer_adamw().
     ///
-    /// * `module`: NULL is allowed. As there.
-    /// * `options`: NULL is allowed. As there.
-    /// * `out`: As there.
+    /// * `module`: NULL is allowed. See there.
+    /// * `options`: NULL is allowed. See there.
+    /// * `out`: See there.
     ///
-    /// Returns: As there.
+    /// Returns: See there.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_adamax(module: *const accel_module_t, options: *const accel_adamax_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
@@ -7860,11 +7860,11 @@ functions! {
     ///
     /// Everything else as accel_optimizer_adamw().
     ///
-    /// * `module`: NULL is allowed. As there.
-    /// * `options`: NULL is allowed. As there.
-    /// * `out`: As there.
+    /// * `module`: NULL is allowed. See there.
+    /// * `options`: NULL is allowed. See there.
+    /// * `out`: See there.
     ///
-    /// Returns: As there.
+    /// Returns: See there.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_nadam(module: *const accel_module_t, options: *const accel_nadam_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
@@ -7873,11 +7873,11 @@ functions! {
     ///
     /// Everything else as accel_optimizer_adamw().
     ///
-    /// * `module`: NULL is allowed. As there.
-    /// * `options`: NULL is allowed. As there.
-    /// * `out`: As there.
+    /// * `module`: NULL is allowed. See there.
+    /// * `options`: NULL is allowed. See there.
+    /// * `out`: See there.
     ///
-    /// Returns: As there.
+    /// Returns: See there.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_radam(module: *const accel_module_t, options: *const accel_radam_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
@@ -7886,11 +7886,11 @@ functions! {
     ///
     /// Everything else as accel_optimizer_adamw().
     ///
-    /// * `module`: NULL is allowed. As there.
-    /// * `options`: NULL is allowed. As there.
-    /// * `out`: As there.
+    /// * `module`: NULL is allowed. See there.
+    /// * `options`: NULL is allowed. See there.
+    /// * `out`: See there.
     ///
-    /// Returns: As there.
+    /// Returns: See there.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_lion(module: *const accel_module_t, options: *const accel_lion_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
@@ -7899,11 +7899,11 @@ functions! {
     ///
     /// Everything else as accel_optimizer_adamw().
     ///
-    /// * `module`: NULL is allowed. As there.
-    /// * `options`: NULL is allowed. As there.
-    /// * `out`: As there.
+    /// * `module`: NULL is allowed. See there.
+    /// * `options`: NULL is allowed. See there.
+    /// * `out`: See there.
     ///
-    /// Returns: As there.
+    /// Returns: See there.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_lamb(module: *const accel_module_t, options: *const accel_lamb_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
@@ -7912,11 +7912,11 @@ functions! {
     ///
     /// Everything else as accel_optimizer_adamw().
     ///
-    /// * `module`: NULL is allowed. As there.
-    /// * `options`: NULL is allowed. As there.
-    /// * `out`: As there.
+    /// * `module`: NULL is allowed. See there.
+    /// * `options`: NULL is allowed. See there.
+    /// * `out`: See there.
     ///
-    /// Returns: As there.
+    /// Returns: See there.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_adafactor(module: *const accel_module_t, options: *const accel_adafactor_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
@@ -7925,11 +7925,11 @@ functions! {
     ///
     /// Only for matrices: biases, norms and embeddings belong to an AdamW beside it. Everything else as accel_optimizer_adamw().
     ///
-    /// * `module`: NULL is allowed. As there.
-    /// * `options`: NULL is allowed. As there.
-    /// * `out`: As there.
+    /// * `module`: NULL is allowed. See there.
+    /// * `options`: NULL is allowed. See there.
+    /// * `out`: See there.
     ///
-    /// Returns: As there; INVALID_ARGUMENT names a parameter that has not two dimensions.
+    /// Returns: See there; INVALID_ARGUMENT names a parameter that has not two dimensions.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_muon(module: *const accel_module_t, options: *const accel_muon_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
@@ -7938,11 +7938,11 @@ functions! {
     ///
     /// Parameters of fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can load it, and the reverse. amsgrad and float64 are refused. Everything else as accel_optimizer_adamw().
     ///
-    /// * `module`: NULL is allowed. As there.
-    /// * `options`: NULL is allowed. As there.
-    /// * `out`: As there.
+    /// * `module`: NULL is allowed. See there.
+    /// * `options`: NULL is allowed. See there.
+    /// * `out`: See there.
     ///
-    /// Returns: As there.
+    /// Returns: See there.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_adamw_8bit(module: *const accel_module_t, options: *const accel_adam_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
@@ -7951,11 +7951,11 @@ functions! {
     ///
     /// accel_lomo_backward() updates; accel_optimizer_step() and accel_optimizer_zero_grad() have nothing left to do. Everything else as accel_optimizer_adamw().
     ///
-    /// * `module`: NULL is allowed. As there.
-    /// * `options`: NULL is allowed. As there.
-    /// * `out`: As there.
+    /// * `module`: NULL is allowed. See there.
+    /// * `options`: NULL is allowed. See there.
+    /// * `out`: See there.
     ///
-    /// Returns: As there.
+    /// Returns: See there.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_lomo(module: *const accel_module_t, options: *const accel_lomo_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
@@ -7964,11 +7964,11 @@ functions! {
     ///
     /// Everything else as accel_optimizer_adamw().
     ///
-    /// * `module`: NULL is allowed. As there.
-    /// * `options`: NULL is allowed. As there.
-    /// * `out`: As there.
+    /// * `module`: NULL is allowed. See there.
+    /// * `options`: NULL is allowed. See there.
+    /// * `out`: See there.
     ///
-    /// Returns: As there.
+    /// Returns: See there.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_adalomo(module: *const accel_module_t, options: *const accel_adalomo_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
@@ -7977,11 +7977,11 @@ functions! {
     ///
     /// Everything else as accel_optimizer_adamw().
     ///
-    /// * `module`: NULL is allowed. As there.
-    /// * `options`: NULL is allowed. As there.
-    /// * `out`: As there.
+    /// * `module`: NULL is allowed. See there.
+    /// * `options`: NULL is allowed. See there.
+    /// * `out`: See there.
     ///
-    /// Returns: As there.
+    /// Returns: See there.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_schedule_free_sgd(module: *const accel_module_t, options: *const accel_schedule_free_sgd_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
@@ -7990,11 +7990,11 @@ functions! {
     ///
     /// Everything else as accel_optimizer_adamw().
     ///
-    /// * `module`: NULL is allowed. As there.
-    /// * `options`: NULL is allowed. As there.
-    /// * `out`: As there.
+    /// * `module`: NULL is allowed. See there.
+    /// * `options`: NULL is allowed. See there.
+    /// * `out`: See there.
     ///
-    /// Returns: As there.
+    /// Returns: See there.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_schedule_free_adamw(module: *const accel_module_t, options: *const accel_schedule_free_adamw_options_t, out: *mut *mut accel_optimizer_t) -> accel_status_t;
@@ -8006,8 +8006,8 @@ functions! {
     /// * `module`: NULL is allowed. Its trainable parameters become the first group; NULL: groups are added later.
     /// * `state_names`: NULL is allowed. length `n_states`. The keys of the states in the state dict; "step" is there anyway.
     /// * `n_states`: How many tensors the update keeps of each parameter.
-    /// * `lr`: Of groups that have none of their own.
-    /// * `weight_decay`: Of groups that have none of their own.
+    /// * `lr`: The learning rate of groups that have none of their own.
+    /// * `weight_decay`: The learning rate of groups that have none of their own.
     /// * `update`: Called for each parameter with a gradient.
     /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
@@ -8020,7 +8020,7 @@ functions! {
 
     /// An optimizer that the application implements as a whole.
     ///
-    /// Prepared, it steps when gradients are complete and have not overflowed, and is saved with the training state, as the others are. Its parameters are told by accel_optimizer_add_group(); learning rates that schedulers of the library set are read by accel_optimizer_lr().
+    /// Prepared, it steps when gradients are complete and have not overflowed, and is saved with the training state, as the others are. Its parameters are given by accel_optimizer_add_group(); learning rates that schedulers of the library set are read by accel_optimizer_lr().
     ///
     /// * `save`: Its state.
     /// * `load`: Its state.
@@ -8039,7 +8039,7 @@ functions! {
     ///
     /// * `optimizer`: An optimizer.
     ///
-    /// Returns: The same optimizer, with one owner more.
+    /// Returns: This optimizer, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_retain(optimizer: *mut accel_optimizer_t) -> *mut accel_optimizer_t;
@@ -8081,7 +8081,7 @@ functions! {
     /// * `closure`: The callback.
     /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
-    /// * `out_loss`: What the closure gave; NULL when it was not called.
+    /// * `out_loss`: The loss that the closure returned; NULL when it was not called.
     ///
     /// Returns: ACCEL_OK; ACCEL_STEP_SKIPPED while gradients accumulate; UNSUPPORTED under a loss scale: the closure's gradients would be scaled when the overflows have been looked for; TYPE_MISMATCH for a closure that returns no loss; TORCH.
     ///
@@ -8116,7 +8116,7 @@ functions! {
     ///
     /// * `optimizer`: An optimizer.
     ///
-    /// Returns: 1 when the latest update was skipped. Waits for a device that has yet to tell.
+    /// Returns: 1 when the latest update was skipped. Waits for the device where the result is not known yet.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_step_was_skipped(optimizer: *const accel_optimizer_t) -> i32;
@@ -8186,7 +8186,7 @@ functions! {
     ///
     /// * `optimizer`: An optimizer.
     /// * `group`: From 0.
-    /// * `name`: As above; "lr" and "weight_decay" too.
+    /// * `name`: See above; "lr" and "weight_decay" too.
     /// * `value`: Within the bounds of the option.
     ///
     /// Returns: ACCEL_OK, NOT_FOUND or INVALID_ARGUMENT.
@@ -8220,7 +8220,7 @@ functions! {
     /// Takes back the state of an optimizer.
     ///
     /// * `optimizer`: An optimizer.
-    /// * `state_dict`: As accel_optimizer_state_dict() returns it; copied.
+    /// * `state_dict`: A state dict in the form of accel_optimizer_state_dict(); copied.
     ///
     /// Returns: ACCEL_OK, SHAPE_MISMATCH or INVALID_ARGUMENT; nothing changes then.
     ///
@@ -8255,10 +8255,10 @@ functions! {
 
     /// Multiplies by gamma every step_size steps.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `step_size`: At least 1.
     /// * `gamma`: The factor.
-    /// * `out`: As above.
+    /// * `out`: See above.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
@@ -8267,11 +8267,11 @@ functions! {
 
     /// Rises linearly for warmup_steps, then falls along half a cosine to min_factor at total_steps.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `warmup_steps`: Steps.
     /// * `total_steps`: Steps.
-    /// * `min_factor`: Of the initial rate.
-    /// * `out`: As above.
+    /// * `min_factor`: The lowest factor of the initial rate.
+    /// * `out`: See above.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
@@ -8280,10 +8280,10 @@ functions! {
 
     /// Rises linearly for warmup_steps, then falls linearly to 0 at total_steps.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `warmup_steps`: Steps.
     /// * `total_steps`: Steps.
-    /// * `out`: As above.
+    /// * `out`: See above.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
@@ -8292,11 +8292,11 @@ functions! {
 
     /// Rises linearly for warmup_steps, then falls num_cycles times along half a cosine to 0, each time from the full rate.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `warmup_steps`: Steps.
     /// * `total_steps`: Steps.
     /// * `num_cycles`: At least 1.
-    /// * `out`: As above.
+    /// * `out`: See above.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
@@ -8305,9 +8305,9 @@ functions! {
 
     /// Rises linearly for warmup_steps, and stays.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `warmup_steps`: Steps.
-    /// * `out`: As above.
+    /// * `out`: See above.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
@@ -8316,10 +8316,10 @@ functions! {
 
     /// Rises linearly for warmup_steps, then falls as 1 / sqrt((step + timescale - warmup_steps) / timescale).
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `warmup_steps`: Steps.
     /// * `timescale`: ACCEL_UNSET_INT64: warmup_steps, or 10000 without a warm-up.
-    /// * `out`: As above.
+    /// * `out`: See above.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
@@ -8328,11 +8328,11 @@ functions! {
 
     /// Multiplies by gamma at each milestone.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `milestones`: length `n_milestones`. Steps, in any order; a repeated one counts twice.
     /// * `n_milestones`: Their number.
     /// * `gamma`: The factor.
-    /// * `out`: As above.
+    /// * `out`: See above.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
@@ -8341,10 +8341,10 @@ functions! {
 
     /// The initial rate times factor for total_iters steps, then the initial rate.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `factor`: Above 0, at most 1.
     /// * `total_iters`: At least 1.
-    /// * `out`: As above.
+    /// * `out`: See above.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
@@ -8353,11 +8353,11 @@ functions! {
 
     /// From start_factor to end_factor of the initial rate in total_iters steps, along a line.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `start_factor`: Above 0, at most 1.
     /// * `end_factor`: 0 to 1.
     /// * `total_iters`: At least 1.
-    /// * `out`: As above.
+    /// * `out`: See above.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
@@ -8366,9 +8366,9 @@ functions! {
 
     /// Multiplies by gamma in each step.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `gamma`: The factor.
-    /// * `out`: As above.
+    /// * `out`: See above.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
@@ -8377,10 +8377,10 @@ functions! {
 
     /// The initial rate times (1 - step / total_iters) to the power, and 0 from total_iters on.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `total_iters`: At least 1.
     /// * `power`: Not negative.
-    /// * `out`: As above.
+    /// * `out`: See above.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
@@ -8389,10 +8389,10 @@ functions! {
 
     /// From the initial rate to eta_min in t_max steps along half a cosine, and back in the next t_max (Loshchilov, Hutter, 2017, without the restarts).
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `t_max`: At least 1.
     /// * `eta_min`: The lowest rate.
-    /// * `out`: As above.
+    /// * `out`: See above.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
@@ -8403,11 +8403,11 @@ functions! {
     ///
     /// (Loshchilov, Hutter, "SGDR", 2017).
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `t_0`: At least 1.
     /// * `t_mult`: At least 1.
     /// * `eta_min`: The lowest rate.
-    /// * `out`: As above.
+    /// * `out`: See above.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
@@ -8446,7 +8446,7 @@ functions! {
     ///
     /// It steps with accel_scheduler_step_metric() only.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out`: The scheduler.
     ///
@@ -8501,7 +8501,7 @@ functions! {
     ///
     /// * `scheduler`: A scheduler.
     ///
-    /// Returns: The same scheduler, with one owner more.
+    /// Returns: This scheduler, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_scheduler_retain(scheduler: *mut accel_scheduler_t) -> *mut accel_scheduler_t;
@@ -8527,7 +8527,7 @@ functions! {
     /// A prepared scheduler steps once, however many ranks there are.
     ///
     /// * `scheduler`: One made by accel_scheduler_plateau(), or the prepared one of it.
-    /// * `metric`: The same on all ranks. NaN is not an improvement.
+    /// * `metric`: The metric, equal on all ranks. NaN is not an improvement.
     ///
     /// Returns: ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.
     ///
@@ -8571,7 +8571,7 @@ functions! {
     /// Its settings stay as they were made: a setting that differs is reported as a warning.
     ///
     /// * `scheduler`: A scheduler of the same kind.
-    /// * `state_dict`: As above, or as torch made it.
+    /// * `state_dict`: See above, or as torch made it.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT; nothing changes then.
     ///
@@ -8626,7 +8626,7 @@ functions! {
     /// A file of numbers as a tensor that shares the mapped file: .npy, or numbers without a header (.bin), as tokens are stored.
     ///
     /// * `path`: The file. One that begins as .npy is one.
-    /// * `dtype`: Of the numbers; for .npy ACCEL_UNSET, or what it must be.
+    /// * `dtype`: The dtype of the numbers; for .npy ACCEL_UNSET, or the dtype that the file must have.
     /// * `out`: The tensor. Writing to it does not change the file.
     ///
     /// Returns: ACCEL_OK, NOT_FOUND, TYPE_MISMATCH, UNSUPPORTED, or CORRUPT for a file that was cut short.
@@ -8734,7 +8734,7 @@ functions! {
     ///
     /// Numbers, bool, text, and lists of numbers; numbers stay where they are.
     ///
-    /// * `schema`: Of the batch; consumed in any case.
+    /// * `schema`: The schema of the batch; consumed in any case.
     /// * `array`: The batch; consumed in any case. It is released when nothing uses its memory any more.
     /// * `null_value`: Stands for nulls, with "" for text and no entries for lists; ACCEL_UNSET_DOUBLE: a null is an error.
     /// * `out`: The dataset.
@@ -8747,15 +8747,15 @@ functions! {
     /// All record batches of an Arrow stream, which Arrow creates from IPC files, Parquet files and tables.
     ///
     /// * `stream`: Read to its end; consumed in any case.
-    /// * `null_value`: As in accel_dataset_arrow().
+    /// * `null_value`: Same as accel_dataset_arrow().
     /// * `out`: The dataset.
     ///
-    /// Returns: As accel_dataset_arrow(); IO when the stream fails.
+    /// Returns: Same as accel_dataset_arrow(); IO when the stream fails.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_dataset_arrow_stream(stream: *mut ArrowArrayStream, null_value: f64, out: *mut *mut accel_dataset_t) -> accel_status_t;
 
-    /// The program's own items by number.
+    /// A map-style dataset whose items the program makes.
     ///
     /// They are made on the thread of the outer call; a loader with workers calls from several threads at once.
     ///
@@ -8763,8 +8763,8 @@ functions! {
     /// * `item`: Makes one.
     /// * `items`: NULL is allowed. Makes the items of a batch; NULL: one after another.
     /// * `set_epoch`: NULL is allowed. For items that differ by epoch; NULL: they do not.
-    /// * `user_data`: NULL is allowed. Of all four.
-    /// * `destroy`: NULL is allowed. Of all four.
+    /// * `user_data`: NULL is allowed. The pointer of all four.
+    /// * `destroy`: NULL is allowed. The pointer of all four.
     /// * `out`: The dataset.
     ///
     /// Returns: ACCEL_OK.
@@ -8778,8 +8778,8 @@ functions! {
     /// * `next`: Makes items.
     /// * `skip`: NULL is allowed. Leaves items out; NULL: they are made and dropped.
     /// * `end`: NULL is allowed. Ends what begin began; NULL: nothing has to be done.
-    /// * `user_data`: NULL is allowed. Of all four.
-    /// * `destroy`: NULL is allowed. Of all four.
+    /// * `user_data`: NULL is allowed. The pointer of all four.
+    /// * `destroy`: NULL is allowed. The pointer of all four.
     /// * `length`: Items of an epoch; ACCEL_UNSET_INT64: unknown.
     /// * `num_shards`: Parts that can be read without the others, so that ranks need not read each other's; at least 1.
     /// * `out`: The dataset.
@@ -8791,7 +8791,7 @@ functions! {
 
     /// The items of a dataset as a stream.
     ///
-    /// * `dataset`: Items by number.
+    /// * `dataset`: A map-style dataset.
     /// * `seed`: Another order in each epoch, as of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their numbers.
     /// * `out`: The stream.
     ///
@@ -8802,10 +8802,10 @@ functions! {
 
     /// Several datasets as one stream: where each item comes from is drawn by weight, from seed and epoch alone, so that the order is the same in every run and on every rank.
     ///
-    /// * `sources`: length `n_sources`. Streams, or items by number in their order.
+    /// * `sources`: length `n_sources`. Streams, or map-style datasets, which are read in the order of their items.
     /// * `n_sources`: At least 1.
     /// * `weights`: NULL is allowed. A list with a number above 0 for each; their sum may be anything. NULL: all the same.
-    /// * `seed`: Of the draws.
+    /// * `seed`: The seed of the draws.
     /// * `end`: ACCEL_MERGE_END_*.
     /// * `out`: The stream.
     ///
@@ -8816,7 +8816,7 @@ functions! {
 
     /// Datasets one behind the other.
     ///
-    /// * `datasets`: length `n_datasets`. Items by number.
+    /// * `datasets`: length `n_datasets`. Map-style datasets.
     /// * `n_datasets`: At least 1.
     /// * `out`: All their items.
     ///
@@ -8841,7 +8841,7 @@ functions! {
     ///
     /// * `dataset`: A dataset.
     ///
-    /// Returns: The same dataset, with one owner more.
+    /// Returns: This dataset, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_dataset_retain(dataset: *mut accel_dataset_t) -> *mut accel_dataset_t;
@@ -8892,7 +8892,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_sampler_sequential(length: i64, out: *mut *mut accel_sampler_t) -> accel_status_t;
 
-    /// A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed + epoch), as the reference's SeedableRandomSampler.
+    /// A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed + epoch), as Accelerate's SeedableRandomSampler.
     ///
     /// * `length`: How many.
     /// * `seed`: The data seed.
@@ -8908,7 +8908,7 @@ functions! {
     /// * `length`: Items.
     /// * `num_samples`: Draws of an epoch.
     /// * `replacement`: 1: an item may come again at once.
-    /// * `seed`: Of generator(seed + epoch).
+    /// * `seed`: The seed of generator(seed + epoch).
     /// * `out`: The sampler.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -8922,7 +8922,7 @@ functions! {
     /// * `n_weights`: Items.
     /// * `num_samples`: Draws of an epoch.
     /// * `replacement`: 1: an item may be drawn again. 0: num_samples is at most the number of weights above 0.
-    /// * `seed`: Of generator(seed + epoch).
+    /// * `seed`: The seed of generator(seed + epoch).
     /// * `out`: The sampler.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -8935,7 +8935,7 @@ functions! {
     /// * `indices`: NULL is allowed. length `n_indices`. From 0; they may repeat.
     /// * `n_indices`: Their number.
     /// * `shuffle`: 1: a new order in every epoch. 0: as given.
-    /// * `seed`: Of generator(seed + epoch).
+    /// * `seed`: The seed of generator(seed + epoch).
     /// * `out`: The sampler.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -8949,7 +8949,7 @@ functions! {
     /// * `n_lengths`: Items.
     /// * `batch_size`: The loader's, of all ranks together.
     /// * `group_batches`: Batches that are sorted together; ACCEL_UNSET_INT64: a quarter of all, from 1 to 50.
-    /// * `seed`: Of generator(seed + epoch).
+    /// * `seed`: The seed of generator(seed + epoch).
     /// * `out`: The sampler.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -8963,7 +8963,7 @@ functions! {
     /// * `num_replicas`: Ranks.
     /// * `rank`: This one.
     /// * `shuffle`: 1: of the permutation of generator(seed + epoch). 0: of the sequence.
-    /// * `seed`: The same on all ranks.
+    /// * `seed`: Equal on all ranks.
     /// * `drop_last`: 1: a tail that does not reach all ranks is left out; 0: it is filled up with items from the start.
     /// * `out`: The sampler.
     ///
@@ -8989,7 +8989,7 @@ functions! {
     ///
     /// * `sampler`: A sampler.
     ///
-    /// Returns: The same sampler, with one owner more.
+    /// Returns: This sampler, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_sampler_retain(sampler: *mut accel_sampler_t) -> *mut accel_sampler_t;
@@ -9036,7 +9036,7 @@ functions! {
     ///
     /// * `loader`: A loader.
     ///
-    /// Returns: The same loader, with one owner more.
+    /// Returns: This loader, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_dataloader_retain(loader: *mut accel_dataloader_t) -> *mut accel_dataloader_t;
@@ -9199,7 +9199,7 @@ functions! {
     /// With another number of ranks, or another batch size, it begins with the next item of all ranks' order.
     ///
     /// * `loader`: A loader over the same data; threads and prefetch may differ.
-    /// * `state_dict`: As above.
+    /// * `state_dict`: See above.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
@@ -9235,7 +9235,7 @@ functions! {
     ///
     /// * `batches`: A loop.
     /// * `rows`: length `n_rows`. Of each rank's batch; negative where a rank has none any more.
-    /// * `n_rows`: As many as there are ranks that share out the data: all, but for those along the pipeline, context and tensor axes of a mesh, which have the same rows.
+    /// * `n_rows`: The number of ranks that share out the data: all ranks, except that ranks along the pipeline, context and tensor axes of a mesh have the same rows.
     /// * `remainder`: How many rows of all ranks' last batches are not repetitions, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
     /// * `end_of_dataloader`: 1: the batch is the last one of the loop, and `remainder` speaks of it.
     ///
@@ -9248,7 +9248,7 @@ functions! {
     ///
     /// * `batches`: A loop.
     ///
-    /// Returns: The same loop, with one owner more.
+    /// Returns: This loop, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_loop_retain(batches: *mut accel_loop_t) -> *mut accel_loop_t;
@@ -9278,7 +9278,7 @@ functions! {
     /// * `config`: NULL is allowed. The content of a tokenizer_config.json, or NULL.
     /// * `out`: The tokenizer.
     ///
-    /// Returns: As accel_tokenizer_load().
+    /// Returns: Same as accel_tokenizer_load().
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_tokenizer_from_json(json: *const c_char, config: *const c_char, out: *mut *mut accel_tokenizer_t) -> accel_status_t;
@@ -9287,7 +9287,7 @@ functions! {
     ///
     /// * `tokenizer`: A tokenizer.
     ///
-    /// Returns: The same tokenizer, with one owner more.
+    /// Returns: This tokenizer, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_tokenizer_retain(tokenizer: *mut accel_tokenizer_t) -> *mut accel_tokenizer_t;
@@ -9303,7 +9303,7 @@ functions! {
     ///
     /// * `tokenizer`: A tokenizer.
     /// * `text`: STRING or BYTES, or a list of two: a pair.
-    /// * `options`: NULL is allowed. NULL: defaults. Those of batches do not count.
+    /// * `options`: NULL is allowed. NULL: defaults. Options of batches are ignored.
     /// * `out`: int64 \[tokens\], on the CPU.
     ///
     /// Returns: ACCEL_OK; TYPE_MISMATCH; INVALID_ARGUMENT for BYTES that are not UTF-8, with the position, and for a max_length that the special tokens do not fit in.
@@ -9320,7 +9320,7 @@ functions! {
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out`: A map: "input_ids" and "attention_mask" int64 \[n_texts, length\]; with token_type_ids "token_type_ids" of the same shape; with offsets "offset_mapping" int64 \[n_texts, length, 2\], first and behind the last, zeros where no text is.
     ///
-    /// Returns: As accel_tokenizer_encode(), with the number of the text; INVALID_ARGUMENT for texts of different lengths without a padding token.
+    /// Returns: Same as accel_tokenizer_encode(), with the number of the text; INVALID_ARGUMENT for texts of different lengths without a padding token.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_tokenizer_encode_batch(tokenizer: *const accel_tokenizer_t, texts: *const accel_value_t, options: *const accel_encode_options_t, out: *mut accel_value_t) -> accel_status_t;
@@ -9352,7 +9352,7 @@ functions! {
     ///
     /// * `stream`: A stream.
     ///
-    /// Returns: The same stream, with one owner more.
+    /// Returns: This stream, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_decode_stream_retain(stream: *mut accel_decode_stream_t) -> *mut accel_decode_stream_t;
@@ -9390,7 +9390,7 @@ functions! {
     /// The id of a token.
     ///
     /// * `tokenizer`: A tokenizer.
-    /// * `token`: As it stands in the vocabulary.
+    /// * `token`: The token, written as in the vocabulary.
     /// * `out`: Its id.
     ///
     /// Returns: ACCEL_OK or NOT_FOUND.
@@ -9447,11 +9447,11 @@ functions! {
     /// The ids of a chat: its text, encoded without the special tokens that the template has put there itself.
     ///
     /// * `tokenizer`: A tokenizer.
-    /// * `messages`: As accel_tokenizer_chat_text().
-    /// * `options`: NULL is allowed. As accel_tokenizer_chat_text().
+    /// * `messages`: Same as accel_tokenizer_chat_text().
+    /// * `options`: NULL is allowed. Same as accel_tokenizer_chat_text().
     /// * `out`: int64 \[tokens\], on the CPU.
     ///
-    /// Returns: As accel_tokenizer_chat_text().
+    /// Returns: Same as accel_tokenizer_chat_text().
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_tokenizer_encode_chat(tokenizer: *const accel_tokenizer_t, messages: *const accel_value_t, options: *const accel_chat_options_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
@@ -9489,7 +9489,7 @@ functions! {
 
     /// Splits the layers of a model over the ranks along the axis "tensor" of the mesh, in place, ahead of accel_prepare_model(), which then takes them as they are.
     ///
-    /// For models that no process has the memory of: one without memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model() reads of each weight only what this rank stores. Of other models a rank has one whole parameter after the other. What has no memory yet when the model is prepared gets its layer's initial values, those of a model that is not split.
+    /// For models that no process has the memory of: one without memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model() reads of each weight only what this rank stores. For other models a rank has one whole parameter after the other. A parameter without memory when the model is prepared gets its layer's initial values, those of a model that is not split.
     ///
     /// * `state`: A state.
     /// * `module`: A model that is not prepared, and has no device map.
@@ -9532,7 +9532,7 @@ functions! {
     /// The positions that this rank of the axis context has.
     ///
     /// * `state`: A state.
-    /// * `length`: That of the whole sequence.
+    /// * `length`: The length of the whole sequence.
     /// * `out`: int64 \[length / ranks\], on the CPU, in the order in which buffers show them.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for a length that cannot be split.
@@ -9621,19 +9621,19 @@ functions! {
     /// * `whole`: The size of `join` in the result; -1: the number of ranks times that of the part.
     /// * `out`: Part of `split`, the whole of `join`.
     ///
-    /// Returns: As accel_parallel_gather().
+    /// Returns: Same as accel_parallel_gather().
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_parallel_all_to_all(state: *mut accel_state_t, input: *const accel_tensor_t, split: i64, join: i64, whole: i64, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
-    /// Class scores of which this rank has some classes, such as those of a language model's head over a part of its vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its rows are the loss over all classes, with targets and class weights of all.
+    /// Logits of which this rank has some classes, such as those of a language model's head over a part of its vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its rows are the loss over all classes, with targets and class weights of all.
     ///
-    /// Each such loss is one exchange of 3 numbers a row, or 4 with label smoothing; its backward has none. The gradient of what the scores were computed from is a term of a sum: accel_parallel_copy() before the head sums it. Softmax, argmax, topk and logsumexp of such scores are UNSUPPORTED. Scores without a graph, as in an evaluation, are gathered, and so whole.
+    /// Each such loss is one exchange of 3 numbers a row, or 4 with label smoothing; its backward has none. The gradient of what the logits were computed from is a term of a sum: accel_parallel_copy() before the head sums it. Softmax, argmax, topk and logsumexp of such logits are UNSUPPORTED. Logits without a graph, as in an evaluation, are gathered, and so whole.
     ///
     /// * `state`: A state, or the group of an axis.
     /// * `scores`: A floating tensor \[..., classes of this rank\].
     /// * `classes`: The number of all classes, of which rank r has the share r.
-    /// * `out`: The same scores, or those of all classes if they require no gradient.
+    /// * `out`: These logits, or the logits of all classes if they require no gradient.
     ///
     /// Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
     ///
@@ -9642,7 +9642,7 @@ functions! {
 
     /// Passes a batch through the stages of a model, which are on the ranks of the state in their order: each rank computes its stage of one chunk of rows, and sends what the stage returns to the next rank, while the former one computes the next chunk.
     ///
-    /// No gradients are recorded. What passes are trees of tensors, numbers and texts, of any sizes. With several rounds the first stage gets for a chunk, in each round but the first, what the last stage returned for it in the round before: a model that generates passes on the tokens, and with as many chunks as ranks all stages compute at once. A chunk is at its end when a stage returns NONE: no stage is called for it any more.
+    /// No gradients are recorded. Stages pass trees of tensors, numbers and texts, of any sizes. With several rounds the first stage gets for a chunk, in each round but the first, what the last stage returned for it in the round before: a model that generates passes on the tokens, and with as many chunks as ranks all stages compute at once. A chunk is at its end when a stage returns NONE: no stage is called for it any more.
     ///
     /// * `state`: A state; its ranks are the stages, as those of accel_mesh_group(mesh, "pipeline", &state).
     /// * `stage`: This rank's stage, a module that is called with one input: the batch's chunk on the first rank, the output of the rank before on others.
@@ -9675,10 +9675,10 @@ functions! {
     /// Gradients are averaged over the rows of the batch and over the ranks with other batches; in an accumulation window the batch is one of its micro-batches. Clipping, the optimizer and schedulers follow as ever. Ranks along the axis pipeline get the same batch, and may leave out what their stages do not take.
     ///
     /// * `state`: A state.
-    /// * `module`: What accel_prepare_model() gave. Its accel_module_call() computes a forward alone, and only in evaluation, if the axis pipeline has several ranks.
+    /// * `module`: A prepared model. Its accel_module_call() computes a forward alone, and only in evaluation, if the axis pipeline has several ranks.
     /// * `inputs`: NULL is allowed. On the rank with the first stage, a tensor, a list or tuple of the model's inputs, or a map by their names; dimension 0 of each tensor has the rows. NULL on others.
     /// * `targets`: NULL is allowed. On the rank with the last stage, what the loss compares with: tensors with as many rows. NULL on others.
-    /// * `loss_name`: NULL is allowed. "cross_entropy", the mean over the labels other than -100, \[...\], of class scores \[..., classes\]; "cross_entropy_sum", as accel_backward_sum() with their number; NULL: `loss`, or the loss that the model returns.
+    /// * `loss_name`: NULL is allowed. "cross_entropy", the mean over the labels other than -100, \[...\], of logits \[..., classes\]; "cross_entropy_sum", as accel_backward_sum() with their number; NULL: `loss`, or the loss that the model returns.
     /// * `loss`: NULL is allowed. The program's own, called on the rank with the last stage; NULL beside a loss_name.
     /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
@@ -9691,7 +9691,7 @@ functions! {
 
     /// The stages of a prepared model: which parts each has, on which rank, with how many parameters, the memory that these take, and the share of the costs.
     ///
-    /// * `module`: What accel_prepare_model() gave.
+    /// * `module`: A prepared model.
     /// * `out`: The text, a line for each stage.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.
@@ -9733,7 +9733,7 @@ functions! {
     /// Sets how losses are scaled from the next backward on, between two steps.
     ///
     /// * `state`: A state whose losses are scaled.
-    /// * `scaler_state`: What accel_grad_scaler_state() gave, or a state of torch.amp.GradScaler.
+    /// * `scaler_state`: A state of accel_grad_scaler_state(), or a state of torch.amp.GradScaler.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT that names what is missing or wrong; INVALID_STATE when losses are not scaled.
     ///
@@ -9836,7 +9836,7 @@ functions! {
     /// * `n_items`: Their number.
     /// * `out_items`: Room for n_items items of that size: the same kinds in the same order, each handle the caller's, and the other fields as they were given.
     ///
-    /// Returns: As the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, with several, or with model_options and another object than a model.
+    /// Returns: Same as the functions above; nothing is prepared then. INVALID_ARGUMENT for an item without a handle, with several, or with model_options and another object than a model.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_prepare(state: *mut accel_state_t, items: *const accel_prepare_item_t, n_items: usize, out_items: *mut accel_prepare_item_t) -> accel_status_t;
@@ -9865,7 +9865,7 @@ functions! {
 
     /// Describes the 8-bit layers of a prepared model.
     ///
-    /// * `module`: What accel_prepare_model() gave.
+    /// * `module`: A prepared model.
     /// * `out`: A map: "scaling" and "format" STRING; "layers", a list with the names of the layers that compute in 8 bits; "skipped", a map from the names of all other linear layers to the reason; "overflows" INT, the numbers that were cast since the preparation and became the largest number because they were too large, or because of an infinity or a NaN. An empty map without fp8.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for a module that is not prepared.
@@ -9906,7 +9906,7 @@ functions! {
     /// * `count`: Items in this micro-batch on this rank; 0 when all of them are padding.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: As accel_backward(); INVALID_ARGUMENT for a negative count.
+    /// Returns: Same as accel_backward(); INVALID_ARGUMENT for a negative count.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_backward_sum(state: *mut accel_state_t, loss_sum: *mut accel_tensor_t, count: i64, options: *const accel_backward_options_t) -> accel_status_t;
@@ -9953,7 +9953,7 @@ functions! {
 
     /// Counts a step of the optimizer, and averages the weights when it is time to.
     ///
-    /// * `scope`: Of accel_local_sgd_begin().
+    /// * `scope`: A scope of accel_local_sgd_begin().
     /// * `out_averaged`: NULL is allowed. 1 when the weights were averaged; may be NULL.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for another scope; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
@@ -9963,7 +9963,7 @@ functions! {
 
     /// Gets the state that a resumed run needs besides the weights: the steps, and the weights and momentum of the outer optimizer.
     ///
-    /// * `scope`: Of accel_local_sgd_begin().
+    /// * `scope`: A scope of accel_local_sgd_begin().
     /// * `out`: A map; its tensors are shared.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for another scope.
@@ -9973,8 +9973,8 @@ functions! {
 
     /// Takes that state back.
     ///
-    /// * `scope`: Of accel_local_sgd_begin(), with the same options.
-    /// * `state_dict`: As above; copied.
+    /// * `scope`: A scope of accel_local_sgd_begin(), with the same options.
+    /// * `state_dict`: See above; copied.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT, SHAPE_MISMATCH; nothing changes then.
     ///
@@ -10053,7 +10053,7 @@ functions! {
     /// * `module`: Its parameters.
     /// * `clip_value`: Not negative.
     ///
-    /// Returns: As accel_clip_grad_norm().
+    /// Returns: Same as accel_clip_grad_norm().
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_clip_grad_value(state: *mut accel_state_t, module: *const accel_module_t, clip_value: f64) -> accel_status_t;
@@ -10074,7 +10074,7 @@ functions! {
 
     /// Counts what a captured step has done.
     ///
-    /// * `step`: Of accel_step_capture().
+    /// * `step`: A step of accel_step_capture().
     /// * `out_steps`: NULL is allowed. Calls; may be NULL.
     /// * `out_captures`: NULL is allowed. Recordings; may be NULL.
     /// * `out_replays`: NULL is allowed. Steps that a recording did; may be NULL. The others were ordinary ones.
@@ -10114,7 +10114,7 @@ functions! {
     ///
     /// In the last one of an accumulation window they are averaged over the ranks, clipped, and the optimizer updates the weights, which then are in the registered memory; in the others they are added up. Counts the micro-batch: it takes the place of accel_accumulate_begin(), accel_parameters_grad_ready(), accel_parameters_synchronize(), accel_clip_grad_norm(), accel_optimizer_step() and accel_optimizer_zero_grad().
     ///
-    /// * `parameters`: What accel_parameters_register() or accel_parameters_create() returned.
+    /// * `parameters`: Parameters of accel_parameters_register() or accel_parameters_create().
     /// * `optimizer`: A prepared optimizer of their module.
     /// * `gradients`: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype and with any strides. Only read, and not after the call. Gradients in the memory of accel_parameters_gradient() are not copied.
     /// * `options`: NULL is allowed. NULL: defaults.
@@ -10144,7 +10144,7 @@ functions! {
     /// Also what accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape. For a sharded parameter it is the memory for the whole gradient, and of this micro-batch only.
     ///
     /// * `parameters`: The parameters.
-    /// * `index`: Of the parameter.
+    /// * `index`: The index of the parameter.
     /// * `out`: Shares the memory. After accel_parameters_synchronize() it has the mean, until the application writes again.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -10157,7 +10157,7 @@ functions! {
     /// In the last micro-batch of a window, the last gradient of a bucket starts its exchange in the background. Gradients may be reported by several threads, while none of the rank calls another collective.
     ///
     /// * `parameters`: The parameters.
-    /// * `index`: Of the parameter.
+    /// * `index`: The index of the parameter.
     /// * `gradient`: NULL is allowed. Copied in the first micro-batch of a window, added in the others. NULL: the application has written, or in later micro-batches added, it in the memory of accel_parameters_gradient().
     ///
     /// Returns: ACCEL_OK; INVALID_STATE for the second time in a micro-batch; SHAPE_MISMATCH.
@@ -10204,7 +10204,7 @@ functions! {
     /// Releases the whole parameters of one module of a sharded model: they show the rows of this rank again.
     ///
     /// * `parameters`: The parameters.
-    /// * `module`: As there.
+    /// * `module`: See there.
     ///
     /// Returns: ACCEL_OK; NOT_FOUND that lists the modules.
     ///
@@ -10215,7 +10215,7 @@ functions! {
     ///
     /// * `parameters`: The parameters.
     ///
-    /// Returns: The same parameters, with one owner more.
+    /// Returns: This parameters, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_parameters_retain(parameters: *mut accel_parameters_t) -> *mut accel_parameters_t;
@@ -10330,7 +10330,7 @@ functions! {
     ///
     /// * `generator`: A generator.
     ///
-    /// Returns: The same generator, with one owner more.
+    /// Returns: This generator, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_generator_retain(generator: *mut accel_generator_t) -> *mut accel_generator_t;
@@ -10400,7 +10400,7 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_find_executable_batch_size(state: *mut accel_state_t, function: Option<accel_batch_size_fn>, reduce: Option<accel_reduce_batch_size_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, starting_batch_size: i64, out_batch_size: *mut i64) -> accel_status_t;
 
-    /// Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's allocator keeps.
+    /// Lets go of all prepared objects, of the memory that is cached for the next large CPU tensors, and of what the device's allocator keeps.
     ///
     /// Micro-batches are counted from the start again. Objects registered for checkpoints stay.
     ///
@@ -10411,7 +10411,7 @@ functions! {
     /// Threads: object, waits. Since 0.1.
     pub fn accel_free_memory(state: *mut accel_state_t) -> accel_status_t;
 
-    /// Returns memory that is kept for later tensors to the system and to other programs: memory of large CPU tensors, of large results of a gather or a reduce, and of the device.
+    /// Returns memory that is cached for later tensors to the system and to other programs: memory of large CPU tensors, of large results of a gather or a reduce, and of the device.
     ///
     /// Memory in use stays.
     ///
@@ -10446,7 +10446,7 @@ functions! {
 
     /// The names in a map of sizes that have nothing below them.
     ///
-    /// * `sizes`: What accel_compute_module_sizes() gave.
+    /// * `sizes`: The map of accel_compute_module_sizes().
     /// * `out`: A list of names.
     ///
     /// Returns: ACCEL_OK; TYPE_MISMATCH.
@@ -10460,7 +10460,7 @@ functions! {
     /// * `options`: NULL is allowed. NULL: defaults. dtype, special_dtypes and no_split_module_classes have an effect.
     /// * `out`: A map: "size", bytes; "names", the layers of that size.
     ///
-    /// Returns: As accel_compute_module_sizes().
+    /// Returns: Same as accel_compute_module_sizes().
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_get_max_layer_size(module: *const accel_module_t, options: *const accel_device_map_options_t, out: *mut accel_value_t) -> accel_status_t;
@@ -10527,7 +10527,7 @@ functions! {
     /// Reads a max_memory, or measures one.
     ///
     /// * `max_memory`: NULL is allowed. A map, or NONE.
-    /// * `out`: A map place -> bytes, in the order in which places are filled: accelerators by number, other devices, "cpu", "disk". Accelerators that do not tell their free memory are left out, and so is the CPU beside "mps", which has its memory. Other accelerators that share the memory of the host are measured like those with memory of their own.
+    /// * `out`: A map place -> bytes, in the order in which places are filled: accelerators by number, other devices, "cpu", "disk". Accelerators that do not report their free memory are left out, and so is the CPU beside "mps", which has its memory. Other accelerators that share the memory of the host are measured like those with memory of their own.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for a device or size that is not known; TYPE_MISMATCH.
     ///
@@ -10543,7 +10543,7 @@ functions! {
     /// * `options`: NULL is allowed. NULL: defaults. dtype, special_dtypes, no_split_module_classes and low_zero have an effect.
     /// * `out`: A map place -> bytes.
     ///
-    /// Returns: As accel_get_max_memory(); NOT_FOUND for a dtype that is not known.
+    /// Returns: Same as accel_get_max_memory(); NOT_FOUND for a dtype that is not known.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_get_balanced_memory(module: *const accel_module_t, max_memory: *const accel_value_t, options: *const accel_device_map_options_t, out: *mut accel_value_t) -> accel_status_t;
@@ -10613,7 +10613,7 @@ functions! {
     ///
     /// * `module`: A model.
     /// * `checkpoint`: A file of safetensors or of torch, an index of several, or a folder with one of them.
-    /// * `device_map`: NULL is allowed. A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on "disk" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
+    /// * `device_map`: NULL is allowed. A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. A weight on "disk" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
     /// * `options`: NULL is allowed. NULL: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
     /// * `out_report`: NULL is allowed. A map: "missing", names of the model without weights, and "unexpected", names of weights that the model does not know. May be NULL.
     ///
@@ -10626,13 +10626,13 @@ functions! {
     ///
     /// * `state`: NULL is allowed. With broadcast_from_rank0 that whose ranks get the weights, unless it is in the options; else NULL.
     /// * `module`: A model, usually of accel_init_empty_weights_begin().
-    /// * `checkpoint`: As above.
-    /// * `device_map`: NULL is allowed. A map, or one of "auto" (as "balanced"), "balanced", "balanced_low_0", "sequential"; NONE: the weights are loaded, and nothing is dispatched. What is on "disk" stays in the files of the checkpoint. What these lack and the model has in memory, and all of it with broadcast_from_rank0, is written to offload_folder.
+    /// * `checkpoint`: See above.
+    /// * `device_map`: NULL is allowed. A map, or one of "auto" (as "balanced"), "balanced", "balanced_low_0", "sequential"; NONE: the weights are loaded, and nothing is dispatched. Weights on "disk" stay in the files of the checkpoint. Weights that these lack and the model has in memory, and all of them with broadcast_from_rank0, are written to offload_folder.
     /// * `max_memory`: NULL is allowed. A map device -> bytes for these, or NONE: what is free.
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out_device_map`: NULL is allowed. The map that was used. May be NULL.
     ///
-    /// Returns: As accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.
+    /// Returns: Same as accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_load_checkpoint_and_dispatch(state: *mut accel_state_t, module: *mut accel_module_t, checkpoint: *const c_char, device_map: *const accel_value_t, max_memory: *const accel_value_t, options: *const accel_dispatch_options_t, out_device_map: *mut accel_value_t) -> accel_status_t;
@@ -10658,7 +10658,7 @@ functions! {
     /// * `state_dict`: NULL is allowed. A map name -> tensor of all weights, which the model uses from now on; those of buffers that no state dict has stay. NULL or NONE: its own.
     /// * `options`: NULL is allowed. NULL: defaults; main_device has no effect.
     ///
-    /// Returns: As accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT without a device for a model whose first parameter is a meta tensor.
+    /// Returns: Same as accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT without a device for a model whose first parameter is a meta tensor.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_cpu_offload(module: *mut accel_module_t, device: *const accel_device_t, state_dict: *const accel_value_t, options: *const accel_dispatch_options_t) -> accel_status_t;
@@ -10670,7 +10670,7 @@ functions! {
     /// * `device`: NULL is allowed. The CPU or an accelerator. NULL: the device of the first parameter.
     /// * `options`: NULL is allowed. NULL: defaults; main_device and offload_folder have no effect.
     ///
-    /// Returns: As accel_cpu_offload(); IO.
+    /// Returns: Same as accel_cpu_offload(); IO.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_disk_offload(module: *mut accel_module_t, offload_folder: *const c_char, device: *const accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
@@ -10729,7 +10729,7 @@ functions! {
     /// * `n_batches`: Their number.
     /// * `out`: A list of outputs.
     ///
-    /// Returns: As accel_module_call(), of the first batch that failed.
+    /// Returns: Same as accel_module_call(), of the first batch that failed.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_module_call_batches(module: *mut accel_module_t, inputs: *const accel_value_t, n_batches: usize, out: *mut accel_value_t) -> accel_status_t;
@@ -10768,7 +10768,7 @@ functions! {
     ///
     /// * `hook`: A hook.
     ///
-    /// Returns: The same hook, with one owner more.
+    /// Returns: This hook, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_offload_hook_retain(hook: *mut accel_offload_hook_t) -> *mut accel_offload_hook_t;
@@ -10787,12 +10787,12 @@ functions! {
     /// A module that is left out takes all below it along.
     ///
     /// * `module`: A model.
-    /// * `storage_dtype`: Of parameters between forwards, such as float8_e4m3fn.
-    /// * `compute_dtype`: Of parameters in forwards.
+    /// * `storage_dtype`: The dtype of parameters between forwards, such as float8_e4m3fn.
+    /// * `compute_dtype`: The dtype of parameters in forwards.
     /// * `skip_modules_pattern`: NULL is allowed. Regular expressions with commas between them: modules with a match in their path are left out. May be NULL.
     /// * `skip_modules_classes`: NULL is allowed. Names of classes with commas between them that are left out. May be NULL.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a dtype that is not floating.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an invalid regular expression, or a dtype that is not floating.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_attach_layerwise_casting(module: *mut accel_module_t, storage_dtype: accel_dtype_t, compute_dtype: accel_dtype_t, skip_modules_pattern: *const c_char, skip_modules_classes: *const c_char) -> accel_status_t;
@@ -10826,7 +10826,7 @@ functions! {
 
     /// Opens offloaded weights without copying them.
     ///
-    /// * `folder`: NULL is allowed. With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
+    /// * `folder`: NULL is allowed. A folder with an index.json of accel_offload_state_dict() or of Accelerate, whose entries may also name tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out`: A map name -> tensor: those of the state dict, which are the same, and those of files, which share the mapped file.
     ///
@@ -10851,7 +10851,7 @@ functions! {
     ///
     /// * `state_dict`: A map name -> tensor.
     /// * `modules`: Paths with commas between them.
-    /// * `out`: What is one of them or below one; the tensors are the same.
+    /// * `out`: The entries of these modules and of all below them; the tensors are shared.
     ///
     /// Returns: ACCEL_OK.
     ///
@@ -10910,7 +10910,7 @@ functions! {
     ///
     /// * `stream`: A stream.
     ///
-    /// Returns: The same stream, with one owner more.
+    /// Returns: This stream, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_weight_stream_retain(stream: *mut accel_weight_stream_t) -> *mut accel_weight_stream_t;
@@ -10926,7 +10926,7 @@ functions! {
 
     /// Writes a value to a file: complete under its name, or not at all.
     ///
-    /// Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as the reference's save_model writes it. Every rank that calls writes.
+    /// Tensors that are one and the same are written once: the metadata of safetensors then says {other name: first name}, as Accelerate's save_model writes it. Every rank that calls writes.
     ///
     /// * `value`: A map name -> tensor; with safe_serialization=0 numbers, texts, tensors, and lists, tuples and maps of them.
     /// * `metadata`: NULL is allowed. A map of strings, in safetensors only; NULL: none.
@@ -10941,12 +10941,12 @@ functions! {
     /// accel_save() on the main process; the other ranks return at once, before the file is there.
     ///
     /// * `state`: A state.
-    /// * `value`: As there; only looked at where it is written.
-    /// * `metadata`: NULL is allowed. As there; only looked at where it is written.
-    /// * `path`: As there; only looked at where it is written.
+    /// * `value`: See there; only looked at where it is written.
+    /// * `metadata`: NULL is allowed. See there; only looked at where it is written.
+    /// * `path`: See there; only looked at where it is written.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: As there.
+    /// Returns: See there.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_save_on_main_process(state: *mut accel_state_t, value: *const accel_value_t, metadata: *const accel_value_t, path: *const c_char, options: *const accel_save_options_t) -> accel_status_t;
@@ -10956,7 +10956,7 @@ functions! {
     /// * `path`: The file.
     /// * `out`: A map of strings; empty when it has none.
     ///
-    /// Returns: As accel_load().
+    /// Returns: Same as accel_load().
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_load_metadata(path: *const c_char, out: *mut accel_value_t) -> accel_status_t;
@@ -10967,7 +10967,7 @@ functions! {
     ///
     /// * `path`: The file.
     /// * `options`: NULL is allowed. NULL: defaults.
-    /// * `out`: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows; those that shared memory when they were saved share it again, on another device too.
+    /// * `out`: The value that was written; for safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows; those that shared memory when they were saved share it again, on another device too.
     ///
     /// Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not read, or says why a device of map_location is not there; INVALID_ARGUMENT for a map_location that is no device, or beyond those of this machine.
     ///
@@ -10980,7 +10980,7 @@ functions! {
     /// * `device_map`: NULL is allowed. A map path of a module -> device: tensors come there; those on "disk", and those that it does not name, are on the CPU. NONE or NULL: all are.
     /// * `out`: A map name -> tensor; what is on the CPU shares the mapped files.
     ///
-    /// Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files, and for metadata that do not name a framework; INVALID_ARGUMENT for weights of another one than torch; TYPE_MISMATCH for a file of something else; UNSUPPORTED for a device that is not there.
+    /// Returns: Same as accel_load(); CORRUPT for an index whose tensors are not in their files, and for metadata that do not name a framework; INVALID_ARGUMENT for weights of another one than torch; TYPE_MISMATCH for a file of something else; UNSUPPORTED for a device that is not there.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_load_state_dict(path: *const c_char, device_map: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
@@ -11007,7 +11007,7 @@ functions! {
     /// * `folder`: Made if missing. May be `source`, whose weights are then replaced.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: As accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and for a model whose layers have several kinds of int8 by rows, or such a kind beside others, or several compute dtypes.
+    /// Returns: Same as accel_save_model(); IO for a source that cannot be read; UNSUPPORTED for a GGUF file as the source, and for a model whose layers have several kinds of int8 by rows, or such a kind beside others, or several compute dtypes.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_save_model_folder(state: *mut accel_state_t, module: *const accel_module_t, source: *const c_char, folder: *const c_char, options: *const accel_save_model_options_t) -> accel_status_t;
@@ -11075,10 +11075,10 @@ functions! {
     /// The number of ranks may differ: loaders continue with the next item in the order of all ranks, gradients of an open accumulation window are distributed, and additional ranks have new random streams. Checkpoints of Hugging Face Accelerate are read, too, also where FSDP or DeepSpeed wrote them; what of these cannot be restored, such as positions of loaders, is a warning in the log that names it. All ranks must call.
     ///
     /// * `state`: A state.
-    /// * `folder`: NULL is allowed. What accel_save_state() wrote. NULL: the newest of automatic naming.
+    /// * `folder`: NULL is allowed. A folder that accel_save_state() wrote. NULL: the newest of automatic naming.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for the reference's files of single ranks, for models that the program splits, and in an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
+    /// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for Accelerate's files of single ranks, for models that the program splits, and in an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_load_state(state: *mut accel_state_t, folder: *const c_char, options: *const accel_load_state_options_t) -> accel_status_t;
@@ -11088,7 +11088,7 @@ functions! {
     /// The main process writes it.
     ///
     /// * `state`: A state.
-    /// * `name`: NULL is allowed. Of its file, `custom_\<name>.bin`; unique. NULL: `custom_checkpoint_\<number>.pkl`, as in the reference, with the numbers of those without names in the order of their registration.
+    /// * `name`: NULL is allowed. The name in its file, `custom_\<name>.bin`; unique. NULL: `custom_checkpoint_\<number>.pkl`, as in Accelerate, with the numbers of those without names in the order of their registration.
     /// * `save`: The functions; user_data and destroy belong to both.
     /// * `load`: The functions; user_data and destroy belong to both.
     /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
@@ -11144,7 +11144,7 @@ functions! {
     /// Removes a hook of saves or loads.
     ///
     /// * `state`: A state.
-    /// * `id`: What accel_register_save_state_pre_hook() or accel_register_load_state_pre_hook() gave.
+    /// * `id`: The id from accel_register_save_state_pre_hook() or accel_register_load_state_pre_hook().
     ///
     /// Returns: ACCEL_OK or NOT_FOUND.
     ///
@@ -11153,7 +11153,7 @@ functions! {
 
     /// Compares all files of a checkpoint with the sizes and hashes of its manifest.
     ///
-    /// * `folder`: What accel_save_state() wrote.
+    /// * `folder`: A folder that accel_save_state() wrote.
     /// * `out`: A map: "files" and "bytes" INT, and "problems", a list of texts that name a file each; empty when the checkpoint is whole.
     ///
     /// Returns: ACCEL_OK, also with problems; NOT_FOUND for a folder without a manifest; CORRUPT when that is damaged itself.
@@ -11163,8 +11163,8 @@ functions! {
 
     /// The checkpoints below a folder.
     ///
-    /// * `folder`: Of a project, its `checkpoints`, or any whose sub-folders are checkpoints.
-    /// * `out`: A list of maps, by their numbers, then by name: "path", "iteration" INT or NONE, "files" and "bytes" INT, "world_size" INT or NONE, "complete" BOOL: whether it has a manifest, or the files of the reference.
+    /// * `folder`: A project's folder, its `checkpoints`, or any folder whose sub-folders are checkpoints.
+    /// * `out`: A list of maps, by their numbers, then by name: "path", "iteration" INT or NONE, "files" and "bytes" INT, "world_size" INT or NONE, "complete" BOOL: whether it has a manifest, or the files of Accelerate.
     ///
     /// Returns: ACCEL_OK; NOT_FOUND for a folder that is not there.
     ///
@@ -11173,7 +11173,7 @@ functions! {
 
     /// Lists the content of a checkpoint.
     ///
-    /// * `folder`: What accel_save_state() or the reference wrote.
+    /// * `folder`: A folder that accel_save_state() or Accelerate wrote.
     /// * `out`: A map: "manifest", a map of what `accel_manifest.json` says of the whole, or NONE; "files", a list of maps with "name" and "bytes", and of safetensors and compressed tensors "tensors": a list of maps with "name", "dtype" and "shape".
     ///
     /// Returns: ACCEL_OK; NOT_FOUND; CORRUPT.
@@ -11227,7 +11227,7 @@ functions! {
     /// * `folder`: Where the file or the folder goes; made if missing. All ranks must see it.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: As accel_save_fsdp_model(); INVALID_STATE for a parameter of no prepared model, which has no name.
+    /// Returns: Same as accel_save_fsdp_model(); INVALID_STATE for a parameter of no prepared model, which has no name.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_save_fsdp_optimizer(state: *mut accel_state_t, optimizer: *const accel_optimizer_t, folder: *const c_char, options: *const accel_fsdp_file_options_t) -> accel_status_t;
@@ -11239,7 +11239,7 @@ functions! {
     /// * `folder`: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: As accel_load_fsdp_model(); INVALID_STATE for other parameters or groups than were saved.
+    /// Returns: Same as accel_load_fsdp_model(); INVALID_STATE for other parameters or groups than were saved.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_load_fsdp_optimizer(state: *mut accel_state_t, optimizer: *mut accel_optimizer_t, folder: *const c_char, options: *const accel_fsdp_file_options_t) -> accel_status_t;
@@ -11259,11 +11259,11 @@ functions! {
 
     /// Starts the trackers of a run, on the main process; on other ranks those that ask for it.
     ///
-    /// Trackers that were running end first. log_with knows the engine's trackers and those that were added; "wandb" and the reference's other trackers that are packages of Python are left out, with a warning in the log, as is a tracker whose server cannot be reached.
+    /// Trackers that were running end first. log_with knows the engine's trackers and those that were added; "wandb" and Accelerate's other trackers that are packages of Python are left out, with a warning in the log, as is a tracker whose server cannot be reached.
     ///
     /// * `state`: A state.
     /// * `project_name`: The project. Characters that no file name may have become "_" in the folder's.
-    /// * `config`: NULL is allowed. What the run was started with: a map, of any depth, which the trackers store; NULL: nothing.
+    /// * `config`: NULL is allowed. The settings of the run: a map, of any depth, which the trackers store; NULL: nothing.
     /// * `init_kwargs`: NULL is allowed. A map from a tracker's name to a map of its own options, see docs/observability.md; NULL: none.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
@@ -11277,7 +11277,7 @@ functions! {
     /// Takes microseconds: a thread writes them.
     ///
     /// * `state`: A state.
-    /// * `values`: A map from names to values. Numbers that are not finite are kept as such.
+    /// * `values`: A map from names to values. Numbers that are not finite are written as such.
     /// * `step`: ACCEL_NO_STEP: none.
     /// * `log_kwargs`: NULL is allowed. A map from a tracker's name to a map that its callback gets; NULL: none.
     ///
@@ -11294,7 +11294,7 @@ functions! {
     /// * `n_values`: How many there are.
     /// * `step`: ACCEL_NO_STEP: none.
     ///
-    /// Returns: As accel_log().
+    /// Returns: Same as accel_log().
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_log_scalars(state: *mut accel_state_t, names: *const *const c_char, values: *const f64, n_values: usize, step: i64) -> accel_status_t;
@@ -11341,7 +11341,7 @@ functions! {
     ///
     /// * `state`: A state.
     /// * `path`: A file or a folder. It must stay until accel_flush_trackers().
-    /// * `name`: NULL is allowed. Under which it is kept; NULL: as the file is named.
+    /// * `name`: NULL is allowed. The name that it is stored under; NULL: the name of the file.
     ///
     /// Returns: ACCEL_OK; NOT_FOUND; as accel_log().
     ///
@@ -11416,7 +11416,7 @@ functions! {
     ///
     /// * `tracker`: A tracker.
     ///
-    /// Returns: The same tracker, with one owner more.
+    /// Returns: This tracker, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_tracker_retain(tracker: *mut accel_tracker_t) -> *mut accel_tracker_t;
@@ -11451,10 +11451,10 @@ functions! {
     /// accel_log() for one tracker.
     ///
     /// * `tracker`: A tracker.
-    /// * `values`: As there.
-    /// * `step`: As there.
+    /// * `values`: See there.
+    /// * `step`: See there.
     ///
-    /// Returns: As there; INVALID_STATE after the tracker has ended.
+    /// Returns: See there; INVALID_STATE after the tracker has ended.
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_tracker_log(tracker: *mut accel_tracker_t, values: *const accel_value_t, step: i64) -> accel_status_t;
@@ -11478,7 +11478,7 @@ functions! {
     ///
     /// * `state`: A state.
     /// * `reset`: 1: the next mean begins here.
-    /// * `out`: The same on all ranks.
+    /// * `out`: The report, equal on all ranks.
     ///
     /// Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED, COLLECTIVE_MISMATCH.
     ///
@@ -11487,7 +11487,7 @@ functions! {
 
     /// A step report as a table for people: a line a rank, milliseconds and percent.
     ///
-    /// * `report`: Of accel_step_report() or accel_step_report_of_ranks().
+    /// * `report`: A report of accel_step_report() or accel_step_report_of_ranks().
     /// * `out`: The text.
     ///
     /// Returns: ACCEL_OK; TYPE_MISMATCH for another value.
@@ -11509,7 +11509,7 @@ functions! {
     ///
     /// * `state`: A state.
     /// * `flops_per_token`: Floating point operations of forward and backward, as the model needs them: 6 for each parameter of a transformer, and 12 x layers x width x length for attention, is the usual estimate (Chowdhery et al., PaLM, 2022, appendix B).
-    /// * `peak_flops_per_second`: Of this rank's device.
+    /// * `peak_flops_per_second`: The peak of this rank's device.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for numbers that are not positive.
     ///
@@ -11533,7 +11533,7 @@ functions! {
     ///
     /// All 0 where the memory is LibTorch's.
     ///
-    /// * `reset_peak`: 1: most_in_use begins again at in_use, after it has been told.
+    /// * `reset_peak`: 1: most_in_use begins again at in_use, after it has been returned.
     /// * `out`: The report.
     ///
     /// Returns: ACCEL_OK.
@@ -11582,7 +11582,7 @@ functions! {
     ///
     /// * `logger`: A logger.
     ///
-    /// Returns: The same logger, with one owner more.
+    /// Returns: This logger, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_logger_retain(logger: *mut accel_logger_t) -> *mut accel_logger_t;
@@ -11622,7 +11622,7 @@ functions! {
     /// * `message`: The text.
     /// * `ranks`: MAIN_PROCESS or ALL_PROCESSES.
     ///
-    /// Returns: As accel_logger_log(); INVALID_ARGUMENT for IN_ORDER, which ranks would leave out unequally.
+    /// Returns: Same as accel_logger_log(); INVALID_ARGUMENT for IN_ORDER, which ranks would leave out unequally.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_logger_warning_once(logger: *mut accel_logger_t, message: *const c_char, ranks: accel_log_ranks_t) -> accel_status_t;
@@ -11630,7 +11630,7 @@ functions! {
     /// Opens a progress bar on stderr, below those that are open.
     ///
     /// * `state`: A state.
-    /// * `label`: What stands before it; may be empty.
+    /// * `label`: The text before the bar; may be empty.
     /// * `total`: How many there are; ACCEL_UNSET_INT64: unknown.
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `show`: NULL is allowed. Gets the lines instead of stderr, in accel_progress_update() and accel_progress_end(); NULL: stderr.
@@ -11648,12 +11648,12 @@ functions! {
     /// The label has the epoch behind it, as the loader counts them; with each epoch the bar begins again. The loader's speed stays as it was.
     ///
     /// * `state`: A state.
-    /// * `label`: As there.
+    /// * `label`: See there.
     /// * `loader`: A prepared loader.
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out`: The bar. It ends with accel_progress_end().
     ///
-    /// Returns: As accel_progress_begin().
+    /// Returns: Same as accel_progress_begin().
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_progress_of_dataloader(state: *mut accel_state_t, label: *const c_char, loader: *mut accel_dataloader_t, options: *const accel_progress_options_t, out: *mut *mut accel_progress_bar_t) -> accel_status_t;
@@ -11662,7 +11662,7 @@ functions! {
     ///
     /// * `bar`: A bar.
     ///
-    /// Returns: The same bar, with one owner more.
+    /// Returns: This bar, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_progress_bar_retain(bar: *mut accel_progress_bar_t) -> *mut accel_progress_bar_t;
@@ -11757,7 +11757,7 @@ functions! {
     ///
     /// * `profile`: A profiler.
     ///
-    /// Returns: The same profiler, with one owner more.
+    /// Returns: This profiler, which has one owner more.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_profile_retain(profile: *mut accel_profile_t) -> *mut accel_profile_t;
@@ -11823,7 +11823,7 @@ functions! {
 
     /// Key averages as a table for people.
     ///
-    /// * `averages`: Of accel_profile_key_averages().
+    /// * `averages`: A value of accel_profile_key_averages().
     /// * `sort_by`: A number of its entries: "self_cpu_us", "cpu_us", "count", "self_cpu_memory", "flops", "device_us", "bytes".
     /// * `row_limit`: Lines; 0: all.
     /// * `out`: The text.
@@ -11914,7 +11914,7 @@ functions! {
     ///
     /// * `type`: The name of the struct, ACCEL_OPTIONS_*.
     /// * `options`: Memory for the struct.
-    /// * `size`: Of that memory in bytes. Less than the library's struct is an older version's struct; of more only that is written.
+    /// * `size`: The size of that memory in bytes. Less than the library's struct is an older version's struct; of more only that is written.
     ///
     /// Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT for a size without a field.
     ///
@@ -11947,17 +11947,17 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_options_from_json(r#type: *const c_char, json: *const c_char, options: *mut c_void, size: usize) -> accel_status_t;
 
-    /// Reads a configuration, of the reference as well: names of older versions are converted, what is not written has its default.
+    /// Reads a configuration of libaccel or Accelerate: names of older versions are converted, what is not written has its default.
     ///
     /// * `path`: NULL is allowed. YAML or JSON. NULL: the file of `accel config`, accelerate/default_config.yaml in HF_HOME.
-    /// * `out`: A map with all fields of the reference's class; sections are maps in it.
+    /// * `out`: A map with all fields of Accelerate's class; sections are maps in it.
     ///
     /// Returns: ACCEL_OK; NOT_FOUND; IO; INVALID_ARGUMENT that names the line, for a value, and all unknown names with the nearest ones that there are.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_config_load(path: *const c_char, out: *mut accel_value_t) -> accel_status_t;
 
-    /// Writes a configuration that accel_config_load() can read, in the form of the reference: what is NONE and empty sections are left out.
+    /// Writes a configuration that accel_config_load() can read, in Accelerate's form: what is NONE and empty sections are left out.
     ///
     /// The file is replaced as a whole or stays as it was, and keeps its permissions.
     ///
@@ -11996,12 +11996,12 @@ functions! {
     ///
     /// The ranks have the environment of `accel launch` (RANK, WORLD_SIZE, MASTER_ADDR and so on), from which accel_state_create() finds its place, and FORK_LAUNCHED=1 if they are forked. When one fails the others are ended within two seconds. The process of a rank ends with the function, without exit handlers; nothing of it stays, even if this process is killed. Signals and their handlers stay as in this process: what ends it ends the ranks, and accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread, besides idle ones of OpenMP, which are ended, that has made no state: what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of accel_launch() that came before this one.
     ///
-    /// * `options`: What is started.
+    /// * `options`: The processes to start.
     /// * `function`: Called in each process.
     /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life, in this process only.
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life, in this process only.
     ///
-    /// Returns: ACCEL_OK: all ranks succeeded. Else the status of the first rank that failed, which accel_error_rank() tells: the one of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.
+    /// Returns: ACCEL_OK: all ranks succeeded. Else the status of the first rank that failed, which accel_error_rank() returns: the one of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_launch(options: *const accel_launch_options_t, function: Option<accel_launch_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;

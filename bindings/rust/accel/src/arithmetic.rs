@@ -2,9 +2,9 @@
 //! `+ - * /` of tensors, results and numbers.
 //!
 //! Each side is a tensor, a borrowed one, or what another operator gave; or one side is a number: on the right of any type that
-//! [`Scalar`] is made of, on the left an `f64`, an `i64` or a [`Scalar`]. (With more of them the type of `2.0` could not be told.) What
-//! the language does not let a crate define, because nothing in it is of this crate, is a result with a result, a result with a plain
-//! number, and `-` of a result: `?` makes a tensor of one.
+//! [`Scalar`] is made of, on the left an `f64`, an `i64` or a [`Scalar`]. (With more of them the type of `2.0` could not be
+//! inferred.) The language does not let a crate define operators of foreign types: a result with a result, a result with a
+//! plain number, and `-` of a result: `?` makes a tensor of one.
 use crate::error::Result;
 use crate::ops::Scalar;
 use crate::tensor::Tensor;

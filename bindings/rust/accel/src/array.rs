@@ -36,7 +36,7 @@ impl Tensor {
         unsafe { Self::over_memory(data, &shape, Some(&strides), array) }
     }
 
-    /// Lends the elements, with any strides, to a closure. What stands at [`Tensor::with_slice`] holds here too.
+    /// Lends the elements, with any strides, to a closure. The rules of [`Tensor::with_slice`] hold here too.
     ///
     /// # Errors
     /// TypeMismatch for another element type; InvalidState for a tensor that is not on the CPU, and for memory that
@@ -48,7 +48,7 @@ impl Tensor {
     /// Lends the elements of several tensors at once.
     ///
     /// # Errors
-    /// As [`Tensor::with_array`].
+    /// Same as [`Tensor::with_array`].
     pub fn with_arrays<T: Element, R>(tensors: &[&Tensor], look: impl FnOnce(&[ArrayViewD<'_, T>]) -> R) -> Result<R> {
         let parts = tensors.iter().map(|tensor| Ok((tensor.first::<T>()?, tensor.layout()?)));
         let parts = parts.collect::<Result<Vec<_>>>()?;
@@ -63,8 +63,8 @@ impl Tensor {
     /// Lends the elements to a closure that changes them.
     ///
     /// # Errors
-    /// As [`Tensor::with_array`], and InvalidState for a tensor whose elements share memory, as one that was expanded, and
-    /// for memory that something else uses.
+    /// Same as [`Tensor::with_array`], and InvalidState for a tensor whose elements share memory, as one that was expanded,
+    /// and for memory that something else uses.
     pub fn with_array_mut<T: Element, R>(&mut self, change: impl FnOnce(ArrayViewMutD<'_, T>) -> R) -> Result<R> {
         let (data, layout) = (self.first::<T>()?, self.layout()?);
         let (shape, strides) = (self.shape(), self.strides()?);

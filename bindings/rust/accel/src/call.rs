@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What calls of the library are made of: how arguments become C's, and results Rust's.
+//! Calls of the library: how arguments become C's, and results Rust's.
 use crate::error::{check, check_callback_of_numbers, Error, ErrorCode, Result};
 use accel_sys as sys;
 use std::ptr;
 
-/// What a call writes.
+/// The output of a call.
 pub(crate) trait Made: Sized {
-    /// As the call writes it.
+    /// Its form in which the call writes it.
     type Raw;
 
-    /// What it is before the call.
+    /// Its value before the call.
     const EMPTY: Self::Raw;
 
     /// # Safety
@@ -17,7 +17,7 @@ pub(crate) trait Made: Sized {
     unsafe fn of(raw: Self::Raw) -> Result<Self>;
 }
 
-/// What `call` writes, when it succeeds.
+/// The output of `call`, when it succeeds.
 #[inline]
 pub(crate) fn made<T: Made>(call: impl FnOnce(*mut T::Raw) -> i32) -> Result<T> {
     let mut raw = T::EMPTY;
@@ -26,7 +26,7 @@ pub(crate) fn made<T: Made>(call: impl FnOnce(*mut T::Raw) -> i32) -> Result<T> 
     unsafe { T::of(raw) }
 }
 
-/// As [`made`], of a call whose callback answers a number and no status.
+/// Same as [`made`], for a call whose callback answers a number and no status.
 pub(crate) fn made_by_numbers<T: Made>(call: impl FnOnce(*mut T::Raw) -> i32) -> Result<T> {
     let mut raw = T::EMPTY;
     check_callback_of_numbers(|| call(&mut raw))?;
@@ -89,15 +89,15 @@ unsafe fn text_of(buffer: sys::accel_buffer_t) -> String {
     text
 }
 
-/// What may be left out of a call.
+/// An argument that may be left out of a call.
 pub(crate) trait Optional {
-    /// As the call takes it.
+    /// Its form in which the call takes it.
     type Raw;
 
-    /// What says that it was left out.
+    /// The value that says that it was left out.
     const UNSET: Self::Raw;
 
-    /// As the call takes it.
+    /// Its form in which the call takes it.
     fn to_raw(self) -> Self::Raw;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Closures as callbacks of the library.
 //!
-//! A closure belongs to the object that it was given to, and is dropped with it. What it answers with `Err` comes out of
-//! the outer call as an [`Error`] whose source it is; a panic continues in the outer call. Where a callback runs on a thread
+//! A closure belongs to the object that it was given to, and is dropped with it. Its `Err` comes out of the outer call as
+//! an [`Error`] whose source it is; a panic continues in the outer call. Where a callback runs on a thread
 //! of the library, the outer call fails with the message of the panic.
 use crate::error::{Error, ErrorCode};
 use crate::failure::{leave, Failure};
@@ -12,7 +12,7 @@ use std::ffi::{c_void, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Mutex, TryLockError};
 
-/// What callbacks answer: any error can be passed on with `?`.
+/// The result of callbacks: any error can be passed on with `?`.
 pub type CallbackResult<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// A callback with its `user_data`, and the function that ends the life of that.
@@ -40,14 +40,14 @@ pub(crate) fn run(body: impl FnOnce() -> CallbackResult) -> i32 {
     }
 }
 
-/// As [`run`], for callbacks that answer a number and not a status.
+/// Same as [`run`], for callbacks that answer a number and not a status.
 pub(crate) fn run_for<T>(otherwise: T, body: impl FnOnce() -> CallbackResult<T>) -> T {
     let mut answer = otherwise;
     run(|| body().map(|given| answer = given));
     answer
 }
 
-/// As [`run`], for callbacks that answer a number or a status below 0.
+/// Same as [`run`], for callbacks that answer a number or a status below 0.
 pub(crate) fn run_number(body: impl FnOnce() -> CallbackResult<i64>) -> i64 {
     let mut answer = 0;
     match run(|| body().map(|given| answer = given)) {

@@ -27,8 +27,8 @@ type Destroy = Option<sys::accel_destroy_fn>;
 
 /// Checkpoints.
 impl State {
-    /// Adds an object of the program to the training state, under a name of its own, or under a number. What both need
-    /// they share, for example by `Arc`.
+    /// Adds an object of the program to the training state, under a name of its own, or under a number. Both share data,
+    /// for example by `Arc`.
     pub fn register_for_checkpointing<'a, C: Checkpoint>(
         &self,
         name: impl Into<Option<&'a str>>,

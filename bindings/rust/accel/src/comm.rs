@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What ranks do together: collectives, groups, messages between two ranks.
+//! Communication of ranks: collectives, groups, messages between two ranks.
 //!
 //! All ranks must make the same calls in the same order. Every wait ends by the timeout of the state, with `PeerLost` when
 //! a rank has died, and with `CollectiveMismatch` on every rank when they disagree.
@@ -29,7 +29,7 @@ handle! {
     Mesh(accel_mesh_t), accel_mesh_release
 }
 
-/// Of trees of tensors.
+/// Collectives of trees of tensors.
 ///
 /// ```
 /// # fn main() -> accel::Result<()> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Data: items by number or as a stream, their order, and batches of them.
+//! Data: map-style and iterable datasets, the order of items, and batches of them.
 mod batch_loop;
 mod dataset;
 mod items;

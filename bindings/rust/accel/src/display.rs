@@ -114,7 +114,7 @@ impl Shown<'_> {
         self.text.push(']');
     }
 
-    /// What stands between two items: a blank, or a line where there is no room, or where the items are lines.
+    /// The separator of two items: a blank, or a line where there is no room, or where the items are lines.
     fn next(&mut self, rest: &[i64], depth: usize, column: usize) -> usize {
         let has_room = rest.is_empty() && column + 2 + self.width < WIDTH;
         self.text.push(',');

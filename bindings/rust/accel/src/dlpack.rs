@@ -86,7 +86,7 @@ dlpack! {
     /// # Ok(()) }
     /// ```
     DlPack(DLManagedTensorVersioned), accel_tensor_to_dlpack, accel_tensor_from_dlpack;
-    /// The same for systems that know DLPack before version 1: a `DLManagedTensor`. It is made of a tensor, and becomes
+    /// The form for systems that know DLPack before version 1: a `DLManagedTensor`. It is made of a tensor, and becomes
     /// one, by `try_from`.
     DlPackUnversioned(DLManagedTensor), accel_tensor_to_dlpack_unversioned, accel_tensor_from_dlpack_unversioned;
 }

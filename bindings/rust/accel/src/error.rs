@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a call answers when it fails.
+//! The errors of calls.
 use crate::failure::{take_any_failure, take_failure, Failure};
 use accel_sys as sys;
 use std::ffi::CStr;
@@ -13,7 +13,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Declares the codes once: number, name and meaning.
 macro_rules! error_codes {
     ($($(#[$text:meta])* $name:ident = $number:ident),* $(,)?) => {
-        /// What kind of failure it is.
+        /// The kind of a failure.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[non_exhaustive]
         pub enum ErrorCode {
@@ -158,7 +158,7 @@ pub(crate) fn check(status: i32) -> Result<i32> {
     }
 }
 
-/// As [`check`], for a call that answers a number, below 0 when it fails.
+/// Same as [`check`], for a call that answers a number, below 0 when it fails.
 pub(crate) fn check_number(number: i64) -> Result<i64> {
     if number >= 0 {
         Ok(number)
@@ -167,7 +167,7 @@ pub(crate) fn check_number(number: i64) -> Result<i64> {
     }
 }
 
-/// As [`check`], for a call whose callback answers a number and no status: its failure is that of the call.
+/// Same as [`check`], for a call whose callback answers a number and no status: its failure is that of the call.
 pub(crate) fn check_callback_of_numbers(call: impl FnOnce() -> i32) -> Result<i32> {
     take_any_failure(); // of another call
     let status = call();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the latest callback of a thread failed with, on its way to the outer call.
+//! The failure of the latest callback of a thread, on its way to the outer call.
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -29,14 +29,14 @@ pub(crate) fn leave(status: i32, message: String, failure: Failure) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(former)));
 }
 
-/// What the latest callback of this thread failed with, if it is the reason of this error of the outer call.
+/// The failure of the latest callback of this thread, if it is the reason of this error of the outer call.
 pub(crate) fn take_failure(status: i32, message: &str) -> Option<Failure> {
     let left = FAILURE.with(|slot| slot.borrow_mut().take())?;
     let is_reason = status == left.status && !left.message.is_empty() && message.contains(&left.message);
     is_reason.then_some(left.failure)
 }
 
-/// As [`take_failure`], for callbacks that answer a number: the library knows nothing of their failure.
+/// Same as [`take_failure`], for callbacks that answer a number: the library knows nothing of their failure.
 pub(crate) fn take_any_failure() -> Option<Failure> {
     FAILURE.with(|slot| slot.borrow_mut().take()).map(|left| left.failure)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What functions take where C has 1 and 0.
+//! Enums of arguments for which C has 1 and 0.
 use crate::call::Optional;
 use crate::value::Arg;
 use accel_sys as sys;

@@ -30,11 +30,12 @@ fn raw_with(options: &GenerateOptions, draft: &Model) -> Result<sys::accel_gener
 
 /// Guesses of a smaller decoder.
 impl Model {
-    /// As [`Model::generate_with`], while `draft`, a smaller decoder with the same vocabulary, guesses the next tokens, all of which
-    /// one call of this model checks. Greedy tokens do not change by it, and drawn ones keep their probabilities.
+    /// Same as [`Model::generate_with`], while `draft`, a smaller decoder with the same vocabulary, guesses the next
+    /// tokens, all of which one call of this model checks. Greedy tokens do not change by it, and drawn ones keep their
+    /// probabilities.
     ///
     /// # Errors
-    /// As [`Model::generate_with`].
+    /// Same as [`Model::generate_with`].
     pub fn generate_by_draft<'a, F>(
         &self,
         draft: &Model,

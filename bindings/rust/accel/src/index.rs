@@ -45,7 +45,7 @@ pub struct NewAxis;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ellipsis;
 
-/// What is taken of a dimension.
+/// The part that is taken of a dimension.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TensorIndex<'a> {

@@ -26,8 +26,8 @@ pub(crate) mod closures;
 /// ```
 ///
 /// # Errors
-/// That of the first rank that failed; [`PeerLost`](crate::ErrorCode::PeerLost) for a process that ended by itself or by a
-/// signal, and for a panic [`User`](crate::ErrorCode::User); InvalidState for threads or a state before a fork
+/// The error of the first rank that failed; [`PeerLost`](crate::ErrorCode::PeerLost) for a process that ended by itself or
+/// by a signal, and for a panic [`User`](crate::ErrorCode::User); InvalidState for threads or a state before a fork
 /// ([`StartMethod::Program`](crate::StartMethod::Program) is for those).
 pub fn launch<F>(options: &LaunchOptions, function: F) -> Result<()>
 where

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Distributed training over LibTorch, by libaccel.
 //!
-//! A program has one seat in the job, a [`State`]: it knows the rank, the device and the precision, all taken from the
-//! environment that the launcher made (`accel launch`, torchrun, mpirun, srun). Everything else hangs on it:
+//! Each process holds one [`State`], its handle to the distributed job: it knows the rank, the device and the precision,
+//! from the environment that the launcher set (`accel launch`, torchrun, mpirun, srun). All other objects are created from
+//! it:
 //!
 //! ```
 //! # fn main() -> accel::Result<()> {
@@ -52,8 +53,8 @@
 //! thread and are neither. Two objects that share what is behind them, a model and one of its children, count as one.
 //!
 //! # Callbacks
-//! Closures are callbacks: the forward of a [`Module`], a schedule, an update. What they answer with `Err` comes out of the
-//! outer call, as the source of its error; a panic continues there.
+//! Closures are callbacks: the forward of a [`Module`], a schedule, an update. Their `Err` comes out of the outer call, as
+//! the source of its error; a panic continues there.
 //!
 //! # Features
 //! Nothing is on by default.

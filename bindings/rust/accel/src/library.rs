@@ -51,11 +51,11 @@ constants! {
     LogLevel {
         /// For whoever looks for a defect.
         Debug = ACCEL_LOG_DEBUG,
-        /// What happens.
+        /// Events.
         Info = ACCEL_LOG_INFO,
-        /// What may be wrong.
+        /// Possible faults.
         Warning = ACCEL_LOG_WARNING,
-        /// What went wrong.
+        /// Failures.
         Error = ACCEL_LOG_ERROR,
     }
 }

@@ -10,9 +10,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What has memory that calls read and write.
+/// An object with memory that calls read and write.
 pub(crate) trait Memory {
-    /// Calls a function with the bytes of each tensor. What cannot be asked for them is left out: the call itself will tell.
+    /// Calls a function with the bytes of each tensor. A tensor that cannot be asked for them is left out: the call itself
+    /// will fail.
     fn each(&self, found: &mut dyn FnMut(Range<usize>));
 }
 
@@ -22,14 +23,14 @@ impl<M: Memory> Memory for Option<&M> {
     }
 }
 
-/// What a closure does with the memory, or a call wants to do.
+/// The access to the memory of a closure or a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Read = 2,
     Write = 3,
 }
 
-/// What is lent is in one of these; fewer are needed than closures run inside of each other, in all threads.
+/// Each loan of memory is in one of these; fewer are needed than closures run inside of each other, in all threads.
 struct Slot {
     state: AtomicU8,
     start: AtomicUsize,
@@ -73,7 +74,7 @@ impl Slot {
     }
 }
 
-/// What a closure was lent, which ends with it, also by a panic.
+/// The loan of a closure, which ends with it, also by a panic.
 struct Lent(&'static Slot);
 
 impl Drop for Lent {

@@ -168,7 +168,7 @@ impl Model {
     }
 }
 
-/// What is in a model.
+/// The parts of a model.
 impl Model {
     /// All parameters, here and below, each once.
     pub fn named_parameters(&self) -> Result<Vec<(String, Tensor)>> {
@@ -187,7 +187,7 @@ impl Model {
         Ok(entries.collect())
     }
 
-    /// The same, children before their parents and this one last.
+    /// The modules, children before their parents and this one last.
     pub fn children_bottom_up(&self) -> Result<Vec<(String, String)>> {
         let map: Value = made(|out| unsafe { sys::accel_module_children_bottom_up(self.as_raw(), out) })?;
         let entries = map.entries().filter_map(|(path, kind)| Some((path.into(), kind.as_str()?.into())));

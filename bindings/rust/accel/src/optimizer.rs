@@ -16,7 +16,7 @@ use std::ptr;
 #[path = "generated/optimizer_closures.rs"]
 pub(crate) mod closures;
 
-/// What a step did.
+/// The outcome of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// The parameters were updated.
@@ -87,15 +87,15 @@ pub struct Update<'a> {
     pub gradient: &'a mut Tensor,
     /// Updates of this parameter, this one included.
     pub step: i64,
-    /// Of its group.
+    /// The learning rate of its group.
     pub lr: f64,
-    /// Of its group.
+    /// The weight decay of its group.
     pub weight_decay: f64,
     states: &'a Value,
 }
 
 impl Update<'_> {
-    /// A tensor that is kept for the parameter; zeros before its first update.
+    /// A state tensor of the parameter; zeros before its first update.
     ///
     /// # Errors
     /// NotFound for another name than those that the optimizer was made with.
@@ -128,7 +128,7 @@ impl Optimizer {
         unsafe { sys::accel_optimizer_num_groups(self.as_raw()) }.max(0) as usize
     }
 
-    /// Bytes that are kept of the parameters: momenta, moments, master weights.
+    /// The bytes of the parameters' states: momenta, moments, master weights.
     pub fn state_bytes(&self) -> u64 {
         unsafe { sys::accel_optimizer_state_bytes(self.as_raw()) }.max(0) as u64
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the builders for the library's structs of options are made of. Their functions are generated from the header.
+//! The parts of the builders for the library's structs of options. Their functions are generated from the header.
 use crate::dtype::{DType, Device};
 use crate::error::{text, Result};
 use crate::strings::c_string;
@@ -30,7 +30,7 @@ pub(crate) fn optional<O: Options>(options: &Option<O>) -> Result<*const O::Raw>
     options.as_ref().map_or(Ok(std::ptr::null()), Options::as_raw)
 }
 
-/// What the pointers of a struct lead to. It stays in its place, and clones of the options share it.
+/// The memory that the pointers of a struct lead to. It stays in its place, and clones of the options share it.
 #[derive(Clone, Default)]
 pub(crate) struct Kept {
     objects: Vec<Arc<dyn Any + Send + Sync>>,
@@ -57,7 +57,7 @@ impl Kept {
     }
 }
 
-/// What a builder keeps besides the struct.
+/// The fields of a builder besides the struct.
 pub(crate) trait Keeps: Default {
     /// # Errors
     /// InvalidArgument where a text was set that has a NUL inside.
@@ -74,12 +74,12 @@ impl Keeps for Kept {
     }
 }
 
-/// What a setting is in Rust, and `Raw` in the library's struct.
+/// The type of a setting in Rust; `Raw` is its type in the library's struct.
 pub(crate) trait Setting<Raw>: Sized {
     /// None where it is unset.
     ///
     /// # Safety
-    /// A pointer leads to what lives. What is made of it is gone before that is.
+    /// A pointer leads to what lives. The setting that is made of it is dropped before that is.
     unsafe fn read(raw: &Raw) -> Option<Self>;
 }
 
@@ -166,7 +166,7 @@ macro_rules! call_options {
             }
         }
 
-        /// What is set.
+        /// Shows the fields that are set.
         impl std::fmt::Debug for $name {
             fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 let mut shown = formatter.debug_struct(stringify!($name));

@@ -133,10 +133,11 @@ impl Parameters {
         self.step_of(optimizer, &named(gradients)?, options.into(), ptr::null_mut())
     }
 
-    /// As [`Parameters::step`], and gives the joint norm of the gradients before they were clipped; None while they are added up.
+    /// Same as [`Parameters::step`], and gives the joint norm of the gradients before they were clipped; None while they
+    /// are added up.
     ///
     /// # Errors
-    /// As there.
+    /// Same as there.
     pub fn step_with_norm<Name: AsRef<str>>(
         &mut self,
         optimizer: &Optimizer,
@@ -162,8 +163,8 @@ impl Parameters {
         check(unsafe { sys::accel_parameters_step(handle, optimizer, gradients.as_raw(), options, norm) }).map(drop)
     }
 
-    /// The memory of a gradient, by the number of its parameter in [`Model::named_parameters`]. What is written there is
-    /// not copied. From [`Parameters::grad_ready`] to the end of [`Parameters::synchronize`] it cannot be seen.
+    /// The memory of a gradient, by the number of its parameter in [`Model::named_parameters`]. A gradient that is written
+    /// there is not copied. From [`Parameters::grad_ready`] to the end of [`Parameters::synchronize`] it cannot be seen.
     pub fn gradient(&self, index: usize) -> Result<Tensor> {
         made(|out| unsafe { sys::accel_parameters_gradient(self.handle.as_raw(), index, out) })
     }

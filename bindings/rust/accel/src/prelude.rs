@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What most programs use: `use accel::prelude::*;`. Without [`accel::Result`](crate::Result), which would hide the one of the language.
+//! Names that most programs use: `use accel::prelude::*;`. Without [`accel::Result`](crate::Result), which would hide the
+//! one of the language.
 pub use crate::builders::*;
 pub use crate::flags::*;
 pub use crate::{nn, ops};

@@ -19,8 +19,7 @@ use std::ptr::{self, NonNull};
 /// assert!(!doubled.requires_grad()?);
 /// # Ok(()) }
 /// ```
-///
-/// Those of a training loop are functions of a state, for example one micro-batch of an accumulated update:
+/// Regions of a training loop are functions of a state, for example one micro-batch of an accumulated update:
 ///
 /// ```
 /// # fn main() -> accel::Result<()> {

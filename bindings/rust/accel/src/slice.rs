@@ -28,8 +28,7 @@ use std::slice;
 /// assert_eq!(tensor.to_vec::<f32>()?, [1.0, 6.0, 4.0]);
 /// # Ok(()) }
 /// ```
-///
-/// What is lent does not leave the closure:
+/// The slice does not leave the closure:
 ///
 /// ```compile_fail
 /// let tensor = accel::Tensor::from_vec(vec![1.0f32, 2.0], &[2]).unwrap();
@@ -56,7 +55,7 @@ impl Tensor {
     /// Lends the elements to a closure that changes them.
     ///
     /// # Errors
-    /// As [`Tensor::with_slice`], and InvalidState for memory that something else uses.
+    /// Same as [`Tensor::with_slice`], and InvalidState for memory that something else uses.
     pub fn with_slice_mut<T: Element, R>(&mut self, change: impl FnOnce(&mut [T]) -> R) -> Result<R> {
         let (data, length) = self.memory::<T>()?;
         lend(self.bytes(), Access::Write, || {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The program's seat in the job.
+//! The program's handle to the distributed job.
 use crate::builders::StateOptions;
 use crate::call::{made, Made};
 use crate::dtype::Device;
@@ -22,7 +22,7 @@ impl StateOptions {
 }
 
 handle! {
-    /// What a state is: reading it is safe on any thread at any time. [`State::reader`] gives one to other threads.
+    /// Properties of a state: reading them is safe on any thread at any time. [`State::reader`] gives one to other threads.
     StateReader(accel_state_t), accel_state_release, shared by accel_state_retain
 }
 
@@ -45,7 +45,7 @@ impl StateReader {
     }
 }
 
-/// The program's seat in the job: its rank, its device, its precision, and everything that ranks do together.
+/// The program's handle to the distributed job: its rank, its device, its precision, and everything that ranks do together.
 ///
 /// One thread at a time uses it, so it can move between threads and not be shared; a [`StateReader`] can. All ranks must
 /// make the same collective calls in the same order.
@@ -105,7 +105,7 @@ impl Made for State {
     }
 }
 
-/// A state for callbacks that are kept by what the state owns: it does not keep the state alive.
+/// A state for callbacks of objects that the state owns: it does not keep the state alive.
 #[derive(Clone)]
 pub(crate) struct WeakState(Arc<Mutex<Option<StateReader>>>);
 
@@ -138,7 +138,7 @@ impl State {
         StateOptions::new().build()
     }
 
-    /// What other threads may use.
+    /// A reader that other threads may use.
     pub fn reader(&self) -> StateReader {
         self.reader.clone()
     }

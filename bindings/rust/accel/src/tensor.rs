@@ -162,7 +162,7 @@ impl Tensor {
     }
 
     /// # Safety
-    /// As [`Tensor::from_raw_parts`].
+    /// Same as [`Tensor::from_raw_parts`].
     pub(crate) unsafe fn over_memory<T: Element, Owner: Send + 'static>(
         data: *mut T,
         shape: &[i64],
@@ -173,7 +173,7 @@ impl Tensor {
     }
 }
 
-/// What a tensor is. These are plain values: a tensor that is there has them.
+/// Properties of a tensor. These are plain values: every tensor has them.
 ///
 /// # Panics
 /// Where the library refuses every call, which is in a process that was forked off; and the shape of a nested tensor.

@@ -11,10 +11,10 @@ use crate::tracking::{closures, Tracker};
 use crate::value::Value;
 use accel_sys as sys;
 
-/// As a step: the values belong to none.
+/// The step of values that belong to none.
 pub const NO_STEP: i64 = sys::ACCEL_UNSET_INT64;
 
-/// A tracker that the program writes. What it does not need it leaves as it is.
+/// A tracker that the program writes. Methods that it does not need keep their defaults.
 pub trait GeneralTracker: Send + 'static {
     /// Its name, for `log_with` and messages.
     fn name(&self) -> String;
@@ -37,7 +37,7 @@ pub trait GeneralTracker: Send + 'static {
     /// The values of a step.
     fn log(&mut self, values: &Value, step: Option<i64>, kwargs: &Value) -> CallbackResult;
 
-    /// What else there is to show: images, tables, figures, artifacts, and events that come later.
+    /// Other content: images, tables, figures, artifacts, and events that come later.
     fn other(&mut self, _event: TrackerEvent, _content: &Value, _step: Option<i64>) -> CallbackResult {
         Ok(())
     }

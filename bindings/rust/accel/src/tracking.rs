@@ -49,7 +49,7 @@ impl State {
     /// ```
     ///
     /// # Errors
-    /// That of the body; InvalidArgument, Unsupported, InvalidState while another profiler runs, Io.
+    /// The error of the body; InvalidArgument, Unsupported, InvalidState while another profiler runs, Io.
     pub fn profile<T>(
         &self,
         options: ProfileOptions,
@@ -58,10 +58,10 @@ impl State {
         record(self, options, nothing, body)
     }
 
-    /// As [`profile`](State::profile); `ready` runs when a cycle of the schedule is complete, and at the end.
+    /// Same as [`profile`](State::profile); `ready` runs when a cycle of the schedule is complete, and at the end.
     ///
     /// # Errors
-    /// Those of [`profile`](State::profile), and what `ready` answers.
+    /// The errors of [`profile`](State::profile), and of `ready`.
     pub fn profile_cycles<T, F>(
         &self,
         options: ProfileOptions,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What has tensors in it.
+//! Trees of tensors.
 use crate::call::made;
 use crate::dtype::Device;
 use crate::error::{Error, ErrorCode, Result};
@@ -64,9 +64,9 @@ pub trait Tree: Sized {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TreeArg<'a> {
-    /// What the caller has.
+    /// The caller's value.
     Borrowed(Arg<'a>),
-    /// What was made of it.
+    /// A value that was made of it.
     Made(Value),
 }
 
@@ -116,7 +116,7 @@ impl Tree for Value {
     }
 }
 
-/// What a tree is made of besides tensors: of calls without a result, and items of batches.
+/// The parts of a tree besides tensors: of calls without a result, and items of batches.
 macro_rules! leaves {
     ($($kind:ty, $name:literal: $to:expr, $from:expr;)*) => {$(
         impl Tree for $kind {

@@ -33,7 +33,7 @@ unsafe impl Sync for Value {}
 
 macro_rules! kinds {
     ($($name:ident = $number:ident),* $(,)?) => {
-        /// What kind of value it is.
+        /// The kind of a value.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[non_exhaustive]
         #[allow(missing_docs)]
@@ -174,7 +174,7 @@ impl Value {
     }
 }
 
-/// What is in a value.
+/// The content of a value.
 impl Value {
     /// Whether it is nothing.
     pub fn is_none(&self) -> bool {
@@ -427,7 +427,7 @@ impl Made for Value {
     }
 }
 
-/// What may be left out.
+/// A value that may be left out.
 impl Made for Option<Value> {
     type Raw = sys::accel_value_t;
     const EMPTY: Self::Raw = sys::accel_value_t::none();

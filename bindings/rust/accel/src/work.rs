@@ -85,7 +85,7 @@ impl Drop for Pending {
     }
 }
 
-/// What the call gives in the end, and what it uses until then.
+/// The result of the call, and the objects that it uses until then.
 enum Gives<T> {
     Result { _reads: Value },
     Given { output: T, _reads: Value },
@@ -120,7 +120,7 @@ impl<T: Tree> Work<T> {
     /// Waits at most so long; true when the work has ended. Runs its callbacks then.
     ///
     /// # Errors
-    /// That of the work, or of a callback.
+    /// The error of the work, or of a callback.
     pub fn wait_for(&self, longest: Duration) -> Result<bool> {
         let longest = longest.as_millis().try_into().unwrap_or(i64::MAX);
         // SAFETY: the handle is alive.
@@ -136,7 +136,7 @@ impl<T: Tree> Work<T> {
         self.pending.is_done()
     }
 
-    /// What the work gave.
+    /// The result of the work.
     ///
     /// # Errors
     /// InvalidState while it is running; the error of the work.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Guesses of a smaller model. The engine's tests compare tokens with those of the reference.
+//! Guesses of a smaller model. The engine's tests compare tokens with those of transformers.
 use accel::*;
 use std::sync::{Arc, Mutex};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tokenizers. The engine's tests compare ids with those of the reference.
+//! Tokenizers. The engine's tests compare ids with those of the tokenizers library.
 use accel::*;
 
 const WORDS: &str = r#"{"version": "1.0", "pre_tokenizer": {"type": "Whitespace"},

@@ -19,7 +19,7 @@ PickleNode PickleBuilder::named(std::string_view module, std::string_view name) 
   return found;
 }
 
-// Whether objects of this class are kept as they are described.
+// Whether objects of this class stay as they are described.
 bool PickleBuilder::is_record(const std::string& name) const {
   if (options_.records != nullptr && options_.records->has(name)) return true;
   return options_.skips_unknown && !is_pickled_call(name);

@@ -35,7 +35,7 @@ class PickleStack {
   void push_value(c10::IValue value) { push_new(std::move(value)); }
 
   PickleNode* top() const;
-  // What items are added to; `expected` names its kind in errors.
+  // The container that items are added to; `expected` names its kind in errors.
   template <typename Content>
   Content& top_as(const char* expected) const {
     auto* const content = std::get_if<Content>(&top()->content);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writer of zip archives of stored entries. It streams: each byte is written once, and none is kept.
+// Writer of zip archives of stored entries. It streams: each byte is written once, and none is stored.
 #pragma once
 
 #include <cstddef>

@@ -121,7 +121,7 @@ Collective with_copies(const Collective& collective, int ranks) {
 }
 
 Slices slices_on_host(const Collective& collective, const Session& session) {
-  // What two ranks exchange is as much if each reduces all of it.
+  // Two ranks exchange as much if each reduces all of it.
   const bool shares_work = traits_of(collective.header.kind).combines_whole() && session.size() > 2;
   return shares_work ? slices_of_whole(collective, session) : slices_of_blocks(collective, session);
 }

@@ -109,7 +109,7 @@ class Session {
   HostSegment* segment() const;
   // For the waiter. Whether the session has what it waits for; throws the error of a message.
   bool has_arrived() const { return step_ ? step_->is_reached() : message_ == nullptr || message_->done(); }
-  // What it waits for inside wait_for(); otherwise null.
+  // The step that it waits for inside wait_for(); otherwise null.
   const SegmentStep* segment_step() const { return step_ ? &*step_ : nullptr; }
   Waiter& waiter() const { return links_.waiter; }
 

@@ -38,7 +38,7 @@ class Claim {
     is_lent_ = lender_sleeps_ = true;
   }
   bool is_lent() const { return is_lent_; }
-  // Whether the lender sleeps and is to be told that its claim was used: once.
+  // Whether the lender sleeps and is to be notified that its claim was used: once.
   bool recall_lender() { return std::exchange(lender_sleeps_, false); }
   void take_back() {
     take();

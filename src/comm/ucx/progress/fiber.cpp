@@ -10,7 +10,7 @@
 
 #include "comm/ucx/host/page_size.hpp"
 
-// The sanitizers follow stacks, and must hear of each change.
+// The sanitizers follow stacks, and must be notified of each change.
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>

@@ -116,7 +116,7 @@ bool MessageQueue::advance(PointToPoint& call) {
       take_arrived(call);
     } catch (const CollectiveError& failure) {
       if (!call.message.is_offer() || !group_survives(failure.failure())) throw;
-      call.error = std::current_exception();  // of another length: the sender is told that it is taken
+      call.error = std::current_exception();  // of another length: the sender is notified that it is taken
     }
     if (!call.message.is_offer()) return true;
     call.sender = call.message.source();

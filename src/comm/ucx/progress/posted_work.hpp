@@ -81,7 +81,7 @@ class UcxWork final : public NotifyingWork {
   void set_blocks(std::shared_ptr<std::vector<at::Tensor>> blocks) { blocks_ = std::move(blocks); }
   std::vector<at::Tensor> blocks() const override { return blocks_ != nullptr ? *blocks_ : std::vector<at::Tensor>(); }
   // Once. Runs the callbacks on the calling thread, which must hold no lock; they see the thread state of the caller,
-  // where that was kept.
+  // where that was saved.
   void complete(std::exception_ptr error, const std::unique_ptr<at::ThreadLocalState>& state) noexcept;
 
  private:

@@ -22,7 +22,7 @@ constexpr auto kFlushInterval = std::chrono::milliseconds(100);
 ProgressEngine::Membership ProgressEngine::start(int rank, int size, bool stays_on_host) {
   if (!watch_process_exit())
     throw CollectiveError(CollectiveFailure::kBackend, rank,
-                          text("rank ", rank, " cannot be told when its process exits; free some memory"));
+                          text("rank ", rank, " cannot be notified when its process exits; free some memory"));
   const auto engine = std::make_shared<ProgressEngine>(rank, size, stays_on_host);
   engine->thread_ = background_thread("accel-ucx", [engine] { engine->run_thread(); });
   // The engine refers to its membership weakly: it must not keep itself alive after the last one.

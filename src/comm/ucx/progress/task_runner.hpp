@@ -22,7 +22,7 @@
 
 namespace accel::comm::ucx {
 
-// What the runner uses of its group and of the engine.
+// The parts of its group and of the engine that the runner uses.
 struct TaskRunnerLinks {
   ProgressLoop& loop;
   Transport& transport;

@@ -16,7 +16,7 @@ class Fp8Scales {
   // The groups are the model's.
   explicit Fp8Scales(const std::vector<std::unique_ptr<ParameterGroup>>& groups) : groups_(groups) {}
 
-  // Before weights are gathered. Collective, unless the scales are kept. Also turns gathers in 8 bits off or on again
+  // Before weights are gathered. Collective, unless the scales are cached. Also turns gathers in 8 bits off or on again
   // for a model in evaluation.
   void update(const nn::Module& model);
   // Whether the present scales are those of the next forward, too, because no update is between. All ranks say the

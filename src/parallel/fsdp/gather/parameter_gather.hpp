@@ -36,7 +36,7 @@ class ParameterGather {
   // Whole parameters will be on `device`; shards are there or, with `on_host`, on the CPU.
   void set_device(c10::Device device, bool on_host) { parts_.set_device(device, on_host); }
   c10::Device device() const { return parts_.device(); }
-  // Those that are gathered in 8 bits.
+  // The weights that are gathered in 8 bits.
   std::vector<Fp8Weight*> fp8_weights() const { return parts_.fp8_weights(); }
   // All ranks say the same. Parameters are released if they are gathered in another way from now on.
   void set_training(bool is_training);

@@ -63,7 +63,7 @@ void refuse_calls(nn::Module& module, const std::string& path) {
       nn::HookOrder::kPlacement);
 }
 
-// Releases what a module and those below it have, but for what is kept.
+// Releases what a module and those below it have, but for the retained parts.
 void release_modules(nn::Module& root, const std::string& path, const Kept& kept) {
   for (const auto& [name, module] : nn::named_modules(root)) {
     if (kept.modules.count(module) > 0) continue;

@@ -14,9 +14,9 @@ namespace accel::parallel {
 nn::NamedModules modules_of_all_stages(const nn::Module& model, const nn::ModuleChain& chain);
 
 // Takes the modules of all other parts out of the model and releases their memory: their parameters and buffers are on
-// the device meta then, wherever the program holds them, and to call them is INVALID_STATE. Modules that a kept part
-// has too stay. What stays keeps its names. Tensors that other parts share with a kept one, or with a module in no
-// part, keep their memory.
+// the device meta then, wherever the program holds them, and to call them is INVALID_STATE. Modules that a retained
+// part has too stay. What stays keeps its names. Tensors that other parts share with a retained one, or with a module
+// in no part, keep their memory.
 void keep_parts(nn::Module& model, const nn::ModuleChain& chain, const std::set<size_t>& parts);
 
 }  // namespace accel::parallel

@@ -57,7 +57,7 @@ def _lines(values, indent=""):
 
 @dataclasses.dataclass
 class BaseConfig(settings.BaseConfig):
-    """What the configurations for this machine and for SageMaker have in common."""
+    """The fields that configurations for this machine and for SageMaker share."""
 
     def __post_init__(self):
         self.compute_environment = ComputeEnvironment(self.compute_environment)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the configuration's parsers share."""
+"""The parts that the configuration's parsers share."""
 
 import argparse
 

@@ -39,7 +39,7 @@ class BlockStage:
         return output if self.is_last else {"named": named, "passed": output}
 
     def run(self, named, passed):
-        """What the last block of the stage returns, and of the last stage the model's output."""
+        """The output of the last block of the stage; for the last stage the model's output."""
         with contextlib.ExitStack() as stack:
             self._skip(stack, passed)
             if self.last is not None:
@@ -123,7 +123,7 @@ def _noting(path, forward, given):
 
 
 def _hidden(passed):
-    """What a block computes, of all that it returns."""
+    """The hidden states among the results of a block."""
     return next(leaf for leaf in tree_leaves(passed) if isinstance(leaf, torch.Tensor))
 
 

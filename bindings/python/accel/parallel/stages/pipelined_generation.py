@@ -14,7 +14,7 @@ from .staged_generation import StagedGeneration
 
 
 class StageCache(DynamicCache):
-    """The keys of a stage. What a model asks of its first block is that of the stage's first one."""
+    """The keys of a stage. Attributes that a model reads of its first block are those of the stage's first one."""
 
     def __init__(self, first):
         super().__init__()
@@ -122,7 +122,7 @@ class Generation:
         return {"rows": rows, "ids": tokens[:, None]}
 
     def _sampled(self, scores, rows):
-        """As torch.multinomial() of the probabilities of all rows."""
+        """torch.multinomial() of the probabilities of all rows."""
         step = self.groups[int(rows[0])].sequences.shape[1]
         if step != self.step_of_noise:
             self.step_of_noise = step

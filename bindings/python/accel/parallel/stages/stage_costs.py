@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts of a model of torch cost, and in which order it calls them."""
+"""The costs of the parts of a model of torch, and the order in which it calls them."""
 
 import contextlib
 import time
@@ -12,8 +12,8 @@ from .pipeline_cut import balanced
 
 
 def measured(model, candidates, args, kwargs):
-    """Those of the modules with these paths that the model calls exactly once, in this order, and what is computed from each one to the next,
-    in floating-point operations. What comes before the first one is its own."""
+    """The modules with these paths that the model calls exactly once, in this order, and what is computed from each one to the next,
+    in floating-point operations. Work before the first one is its own."""
     counter, begins, seen = FlopCounterMode(display=False), [], []
 
     def note(path):
@@ -37,7 +37,7 @@ def measured(model, candidates, args, kwargs):
 
 
 def seconds(model, paths, args, kwargs):
-    """The time from each module that the model calls to the next one, forwards and backwards, of a second run. What comes before the first one is its
+    """The time from each module that the model calls to the next one, forwards and backwards, of a second run. Work before the first one is its
     own, and what is behind the last. The modules are called in this order, each once. Gradients, buffers and random numbers stay as they are."""
     tensors = [*model.parameters(), *model.buffers()]
     if any(tensor.is_meta for tensor in tensors):

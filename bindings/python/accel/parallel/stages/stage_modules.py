@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is changed in modules of torch for their stage: their device, and what they compute during a call."""
+"""Changes of modules of torch for their stage: their device, and what they compute during a call."""
 
 import contextlib
 

@@ -22,11 +22,12 @@ class StagedGeneration:
         return share.sequences() if self.pipeline.is_last else None
 
     def plan(self, *prompts, **settings):
-        """What all ranks have to know, with the number of `tokens` to generate; asked on the first rank, where wrong settings are an error."""
+        """The settings that all ranks have to know, with the number of `tokens` to generate; asked on the first rank, where wrong settings are an
+        error."""
         raise NotImplementedError
 
     def batch(self, *prompts, **settings):
-        """What the first stage is called with in the first round, on the first rank."""
+        """The inputs of the first stage in the first round, on the first rank."""
         raise NotImplementedError
 
     def share(self, plan):

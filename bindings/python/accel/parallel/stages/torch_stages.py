@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stages of models of torch: runs of the parts that a model calls one after the other.
 
-What passes between stages are trees of tensors and numbers. The first stage gets {"args", "named"}, what the model was called with.
+Stages pass trees of tensors and numbers. The first stage gets {"args", "named"}, what the model was called with.
 """
 
 import inspect

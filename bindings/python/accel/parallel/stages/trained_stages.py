@@ -12,7 +12,7 @@ _COSTS = ("parameters", "flops")
 
 
 class Unit:
-    """What stays in one stage: the paths of modules, of which a stage may begin with the first. `name` is shown and given to say so."""
+    """A unit stays in one stage: the paths of modules, of which a stage may begin with the first. `name` is shown and given to say so."""
 
     def __init__(self, name, paths):
         self.name, self.paths = name, paths
@@ -47,8 +47,8 @@ class TrainedSequential:
 
 
 class TrainedBlocks:
-    """A model with one list of blocks. With the first of them goes what the model has before them, and what it has behind them is a unit. What has no
-    parameters is in no unit: every stage has it."""
+    """A model with one list of blocks. With the first of them goes what the model has before them, and what it has behind them is a unit. A
+    module without parameters is in no unit: every stage has it."""
 
     def __init__(self, chain):
         self.chain, self.model, self.containers = chain, chain.model, set()
@@ -147,7 +147,7 @@ class Parts:
         self._runs = {last - 1: run for last, run in zip(behind, zip(begins, ends))}
 
     def of_units(self):
-        """The same with each unit as a run of its own."""
+        """The stages with each unit as a run of its own."""
         return Parts(self._chain, list(range(len(self._chain.units))))
 
     def is_end(self, part):

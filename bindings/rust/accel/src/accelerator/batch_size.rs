@@ -30,8 +30,8 @@ impl State {
         self.search(starting_batch_size, try_size::<F>, None, data, destroy)
     }
 
-    /// The same with a choice of the next size: the function `reduce` gets the size that did not fit, what would be tried
-    /// next, and why it did not fit. It must give the same size on all ranks; 0 gives up.
+    /// A search that chooses the next size itself: the function `reduce` gets the size that did not fit, what would be
+    /// tried next, and why it did not fit. It must give the same size on all ranks; 0 gives up.
     pub fn find_executable_batch_size_with<F, R>(&self, starting_batch_size: i64, function: F, reduce: R) -> Result<i64>
     where
         F: FnMut(i64) -> CallbackResult + Send + 'static,

@@ -42,7 +42,7 @@ impl LocalSgd<'_> {
         Ok(averaged == 1)
     }
 
-    /// What a resumed run needs besides the weights.
+    /// The state that a resumed run needs besides the weights.
     pub fn state_dict(&self) -> Result<Value> {
         made(|out| unsafe { sys::accel_local_sgd_state_dict(self.0.as_raw(), out) })
     }

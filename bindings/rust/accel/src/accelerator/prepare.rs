@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a state prepares: models, optimizers, loaders, schedulers.
+//! Preparation by a state: models, optimizers, loaders, schedulers.
 use super::closures;
 use crate::builders::PrepareModelOptions;
 use crate::call::made;
@@ -16,7 +16,7 @@ use crate::state::State;
 use crate::tensor::Tensor;
 use accel_sys as sys;
 
-/// What [`State::prepare`] takes: a reference to a model, an optimizer, a loader or a scheduler, or a tuple of such.
+/// The arguments of [`State::prepare`]: a reference to a model, an optimizer, a loader or a scheduler, or a tuple of such.
 pub trait Prepare: private::Sealed {
     /// The prepared ones.
     type Prepared;
@@ -94,7 +94,7 @@ prepared_tuples! {
     (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
 }
 
-/// What is prepared takes part in the state's training, and in its checkpoints.
+/// Prepared objects take part in the state's training, and in its checkpoints.
 impl State {
     /// Prepares objects of any kinds, in any order; all or none of them.
     ///
@@ -128,7 +128,7 @@ impl State {
     }
 
     /// Puts the exchange of a prepared model's gradients into the program's hands: the function turns the gradients of
-    /// several parameters, which lie in a row, into what the optimizer shall see. It is told the number of the bucket, and
+    /// several parameters, which lie in a row, into what the optimizer shall see. It gets the number of the bucket, and
     /// whether it is the last one of the backward, and runs on the thread of the backward or on one of LibTorch's.
     pub fn register_comm_hook<F>(&self, model: &Model, hook: F) -> Result<()>
     where

@@ -14,11 +14,11 @@ use std::path::Path;
 use std::ptr::{self, NonNull};
 
 handle! {
-    /// Items by number, or a stream of items. One thread at a time uses it.
+    /// A map-style or iterable dataset. One thread at a time uses it.
     ///
-    /// What needs items by number refuses a stream with [`Unsupported`](crate::ErrorCode::Unsupported). The path of files is that
-    /// of a file, or of a folder: then all regular files below it, in the order of their paths, that end with the suffix. Large
-    /// files are mapped, and must not be shortened meanwhile.
+    /// A function that needs a map-style dataset refuses a stream with [`Unsupported`](crate::ErrorCode::Unsupported). The
+    /// path of files is that of a file, or of a folder: then all regular files below it, in the order of their paths,
+    /// that end with the suffix. Large files are mapped, and must not be shortened meanwhile.
     Dataset(accel_dataset_t), accel_dataset_release
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The program's own items by number.
+//! The program's own map-style datasets.
 use super::Dataset;
 use crate::call::made;
 use crate::callback::{self, closure, hand_over, CallbackResult};
@@ -9,13 +9,13 @@ use crate::value::Value;
 use accel_sys as sys;
 use std::ffi::c_void;
 
-/// Items by number that the program makes. They are made on the thread that asks for a batch; a loader with workers asks on
-/// several threads at once.
+/// A map-style dataset of the program. Its items are made on the thread that asks for a batch; a loader with workers asks
+/// on several threads at once.
 pub trait Items: Send + Sync + 'static {
     /// The number of items. It is asked again for each batch and epoch.
     fn length(&self) -> CallbackResult<i64>;
 
-    /// Hears that a loader begins an epoch, before it asks for the length and for items of it.
+    /// Called when a loader begins an epoch, before it asks for the length and for items of it.
     fn set_epoch(&self, _epoch: i64) -> CallbackResult<()> {
         Ok(())
     }

@@ -13,8 +13,7 @@ use std::ops::Range;
 
 handle! {
     /// Makes batches of a dataset's items. One thread at a time uses it.
-    ///
-    /// As an iterator it gives the batches of an epoch, and after its `None` those of the next one:
+    /// Its iterator gives the batches of an epoch, and after its `None` those of the next one:
     ///
     /// ```
     /// # fn main() -> accel::Result<()> {

@@ -6,9 +6,9 @@ impl State {
     /// Splits the layers of a model over the ranks along the axis "tensor" of the mesh, in place, ahead of
     /// [`accel_prepare_model`](accel_sys::accel_prepare_model), which then takes them as they are. For models that no process has the memory of: one
     /// without memory ([`init_empty_weights`](crate::init_empty_weights)) stays so, and [`load_checkpoint_in_model`](crate::load_checkpoint_in_model) reads of
-    /// each weight only what this rank stores. Of other models a rank has one whole parameter after the other. What
-    /// has no memory yet when the model is prepared gets its layer's initial values, those of a model that is not
-    /// split.
+    /// each weight only what this rank stores. For other models a rank has one whole parameter after the other. A
+    /// parameter without memory when the model is prepared gets its layer's initial values, those of a model that
+    /// is not split.
     ///
     /// * `module`: A model that is not prepared, and has no device map.
     /// * `options`: `None`: defaults. verify_gradients is that of [`accel_prepare_model`](accel_sys::accel_prepare_model).
@@ -66,7 +66,7 @@ impl State {
 
     /// The positions that this rank of the axis context has.
     ///
-    /// * `length`: That of the whole sequence.
+    /// * `length`: The length of the whole sequence.
     ///
     /// Gives: Int64 \[length / ranks\], on the CPU, in the order in which buffers show them.
     ///
@@ -174,18 +174,18 @@ impl State {
         })
     }
 
-    /// Class scores of which this rank has some classes, such as those of a language model's head over a part of
-    /// its vocabulary: [`Tensor::cross_entropy`](crate::Tensor::cross_entropy) and aten::cross_entropy_loss of the result, of a view of it or of some
-    /// of its rows are the loss over all classes, with targets and class weights of all. Each such loss is one
+    /// Logits of which this rank has some classes, such as those of a language model's head over a part of its
+    /// vocabulary: [`Tensor::cross_entropy`](crate::Tensor::cross_entropy) and aten::cross_entropy_loss of the result, of a view of it or of some of
+    /// its rows are the loss over all classes, with targets and class weights of all. Each such loss is one
     /// exchange of 3 numbers a row, or 4 with label smoothing; its backward has none. The gradient of what the
-    /// scores were computed from is a term of a sum: [`State::parallel_copy`](crate::State::parallel_copy) before the head sums it. Softmax,
-    /// argmax, topk and logsumexp of such scores are UNSUPPORTED. Scores without a graph, as in an evaluation, are
+    /// logits were computed from is a term of a sum: [`State::parallel_copy`](crate::State::parallel_copy) before the head sums it. Softmax,
+    /// argmax, topk and logsumexp of such logits are UNSUPPORTED. Logits without a graph, as in an evaluation, are
     /// gathered, and so whole.
     ///
     /// * `scores`: A floating tensor \[..., classes of this rank\].
     /// * `classes`: The number of all classes, of which rank r has the share r.
     ///
-    /// Gives: The same scores, or those of all classes if they require no gradient.
+    /// Gives: These logits, or the logits of all classes if they require no gradient.
     ///
     /// # Errors
     /// TypeMismatch, ShapeMismatch, Timeout, PeerLost, CollectiveMismatch.
@@ -197,11 +197,11 @@ impl State {
 
     /// Passes a batch through the stages of a model, which are on the ranks of the state in their order: each rank
     /// computes its stage of one chunk of rows, and sends what the stage returns to the next rank, while the former
-    /// one computes the next chunk. No gradients are recorded. What passes are trees of tensors, numbers and texts,
-    /// of any sizes. With several rounds the first stage gets for a chunk, in each round but the first, what the
-    /// last stage returned for it in the round before: a model that generates passes on the tokens, and with as
-    /// many chunks as ranks all stages compute at once. A chunk is at its end when a stage returns NONE: no stage
-    /// is called for it any more.
+    /// one computes the next chunk. No gradients are recorded. Stages pass trees of tensors, numbers and texts, of
+    /// any sizes. With several rounds the first stage gets for a chunk, in each round but the first, what the last
+    /// stage returned for it in the round before: a model that generates passes on the tokens, and with as many
+    /// chunks as ranks all stages compute at once. A chunk is at its end when a stage returns NONE: no stage is
+    /// called for it any more.
     ///
     /// * `stage`: This rank's stage, a module that is called with one input: the batch's chunk on the first rank,
     ///   the output of the rank before on others.
@@ -232,15 +232,15 @@ impl State {
     /// Clipping, the optimizer and schedulers follow as ever. Ranks along the axis pipeline get the same batch, and
     /// may leave out what their stages do not take.
     ///
-    /// * `module`: What [`accel_prepare_model`](accel_sys::accel_prepare_model) gave. Its [`Model::call`](crate::Model::call) computes a forward alone, and only in
-    ///   evaluation, if the axis pipeline has several ranks.
+    /// * `module`: A prepared model. Its [`Model::call`](crate::Model::call) computes a forward alone, and only in evaluation, if
+    ///   the axis pipeline has several ranks.
     /// * `inputs`: On the rank with the first stage, a tensor, a list or tuple of the model's inputs, or a map by
     ///   their names; dimension 0 of each tensor has the rows. `None` on others.
     /// * `targets`: On the rank with the last stage, what the loss compares with: tensors with as many rows. `None`
     ///   on others.
-    /// * `loss_name`: "cross_entropy", the mean over the labels other than -100, \[...\], of class scores \[...,
-    ///   classes\]; "cross_entropy_sum", as [`State::backward_sum_with`](crate::State::backward_sum_with) with their number; `None`: `loss`, or the loss that
-    ///   the model returns.
+    /// * `loss_name`: "cross_entropy", the mean over the labels other than -100, \[...\], of logits \[..., classes\];
+    ///   "cross_entropy_sum", as [`State::backward_sum_with`](crate::State::backward_sum_with) with their number; `None`: `loss`, or the loss that the model
+    ///   returns.
     ///
     /// Gives: The loss of the batch, the mean over micro-batches by their rows (of a sum, the sum), the same on all
     /// ranks along the axes pipeline and context, unless broadcast_loss is 0. A rank with neither inputs nor
@@ -264,18 +264,18 @@ impl State {
     /// Clipping, the optimizer and schedulers follow as ever. Ranks along the axis pipeline get the same batch, and
     /// may leave out what their stages do not take.
     ///
-    /// * `module`: What [`accel_prepare_model`](accel_sys::accel_prepare_model) gave. Its [`Model::call`](crate::Model::call) computes a forward alone, and only in
-    ///   evaluation, if the axis pipeline has several ranks.
+    /// * `module`: A prepared model. Its [`Model::call`](crate::Model::call) computes a forward alone, and only in evaluation, if
+    ///   the axis pipeline has several ranks.
     /// * `inputs`: On the rank with the first stage, a tensor, a list or tuple of the model's inputs, or a map by
     ///   their names; dimension 0 of each tensor has the rows. `None` on others.
     /// * `targets`: On the rank with the last stage, what the loss compares with: tensors with as many rows. `None`
     ///   on others.
-    /// * `loss_name`: "cross_entropy", the mean over the labels other than -100, \[...\], of class scores \[...,
-    ///   classes\]; "cross_entropy_sum", as [`State::backward_sum_with`](crate::State::backward_sum_with) with their number; `None`: `loss`, or the loss that
-    ///   the model returns.
+    /// * `loss_name`: "cross_entropy", the mean over the labels other than -100, \[...\], of logits \[..., classes\];
+    ///   "cross_entropy_sum", as [`State::backward_sum_with`](crate::State::backward_sum_with) with their number; `None`: `loss`, or the loss that the model
+    ///   returns.
     /// * `loss(returned, targets)`: The program's own, called on the rank with the last stage; `None` beside a
-    ///   loss_name. Computes the loss of a micro-batch from the output of the last stage. `returned`: What the last
-    ///   stage returned. `targets`: The rows of the targets that belong to it; NONE without targets. Gives: One
+    ///   loss_name. Computes the loss of a micro-batch from the output of the last stage. `returned`: The output of
+    ///   the last stage. `targets`: The rows of the targets that belong to it; NONE without targets. Gives: One
     ///   element with gradient history: a mean over the rows.
     ///
     /// Gives: The loss of the batch, the mean over micro-batches by their rows (of a sum, the sum), the same on all
@@ -322,7 +322,7 @@ impl State {
 
     /// Sets how losses are scaled from the next backward on, between two steps.
     ///
-    /// * `scaler_state`: What [`State::grad_scaler_state`](crate::State::grad_scaler_state) gave, or a state of torch.amp.GradScaler.
+    /// * `scaler_state`: A state of [`State::grad_scaler_state`](crate::State::grad_scaler_state), or a state of torch.amp.GradScaler.
     ///
     /// # Errors
     /// InvalidArgument, InvalidState.
@@ -701,9 +701,9 @@ impl State {
         }).map(drop)
     }
 
-    /// Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the
-    /// device's allocator keeps. Micro-batches are counted from the start again. Objects registered for checkpoints
-    /// stay.
+    /// Lets go of all prepared objects, of the memory that is cached for the next large CPU tensors, and of what
+    /// the device's allocator keeps. Micro-batches are counted from the start again. Objects registered for
+    /// checkpoints stay.
     #[inline]
     pub fn free_memory(&self) -> Result<()> {
         check(unsafe { sys::accel_free_memory(self.as_raw()) }).map(drop)
@@ -713,7 +713,7 @@ impl State {
 /// The stages of a prepared model: which parts each has, on which rank, with how many parameters, the memory
 /// that these take, and the share of the costs.
 ///
-/// * `module`: What [`accel_prepare_model`](accel_sys::accel_prepare_model) gave.
+/// * `module`: A prepared model.
 ///
 /// Gives: The text, a line for each stage.
 ///
@@ -758,7 +758,7 @@ pub fn estimate_memory<'a>(module: &Model, optimizer: impl Into<Option<&'a Optim
 
 /// Describes the 8-bit layers of a prepared model.
 ///
-/// * `module`: What [`accel_prepare_model`](accel_sys::accel_prepare_model) gave.
+/// * `module`: A prepared model.
 ///
 /// Gives: A map: "scaling" and "format" STRING; "layers", a list with the names of the layers that compute in 8
 /// bits; "skipped", a map from the names of all other linear layers to the reason; "overflows" INT, the numbers
@@ -774,7 +774,7 @@ pub fn fp8_describe(module: &Model) -> Result<Value> {
 
 /// Counts what a captured step has done.
 ///
-/// * `step`: Of [`State::step_capture`](crate::State::step_capture).
+/// * `step`: A step of [`State::step_capture`](crate::State::step_capture).
 ///
 /// Gives: Calls; may be `None`. Recordings; may be `None`. Steps that a recording did; may be `None`. The
 /// others were ordinary ones.
@@ -813,7 +813,7 @@ impl StateReader {
         unsafe { sys::accel_loss_scale(self.as_raw()) }
     }
 
-    /// Returns memory that is kept for later tensors to the system and to other programs: memory of large CPU
+    /// Returns memory that is cached for later tensors to the system and to other programs: memory of large CPU
     /// tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
     #[inline]
     pub fn empty_cache(&self) -> Result<()> {

@@ -59,9 +59,9 @@ impl TensorParallelOptions {
         self
     }
 
-    /// While gradients are recorded, the last layer with the style colwise_gather_output returns the class scores
-    /// of this rank, \[..., classes of the rank\], and [`accel_cross_entropy`](accel_sys::accel_cross_entropy) and aten::cross_entropy_loss of them are
-    /// the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the scores are
+    /// While gradients are recorded, the last layer with the style colwise_gather_output returns the logits of this
+    /// rank, \[..., classes of the rank\], and [`accel_cross_entropy`](accel_sys::accel_cross_entropy) and aten::cross_entropy_loss of them are the
+    /// loss over all classes, with targets among all (docs/parallelism.md). Without gradients the logits are
     /// gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default false.
     pub fn loss_parallel(mut self, loss_parallel: bool) -> Self {
         self.0.loss_parallel = loss_parallel.into();
@@ -107,15 +107,15 @@ crate::configuration::builder! {
 }
 
 impl ContextParallelOptions {
-    /// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; the
-    /// reference's words are "allgather" and "alltoall", which is RING. Variable
+    /// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise;
+    /// Accelerate's words are "allgather" and "alltoall", which is RING. Variable
     /// PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default `ContextMethod::AllGather`.
     pub fn method(mut self, method: ContextMethod) -> Self {
         self.0.method = method.into();
         self
     }
 
-    /// Default `LoadBalance::Auto`.
+    /// How positions are shared out among the ranks. Default `LoadBalance::Auto`.
     pub fn load_balance(mut self, load_balance: LoadBalance) -> Self {
         self.0.load_balance = load_balance.into();
         self
@@ -194,7 +194,7 @@ crate::configuration::builder! {
 
 impl PipelineOptions {
     /// The order of the work: "gpipe", all forwards, then all backwards; "1f1b", a backward as soon as it can be,
-    /// so that fewer activations are kept (Narayanan et al., "PipeDream", 2019); "interleaved", 1f1b with several
+    /// so that fewer activations are stored (Narayanan et al., "PipeDream", 2019); "interleaved", 1f1b with several
     /// stages a rank, which shortens the time that ranks wait; "zero_bubble" and "zero_bubble_v", which compute
     /// gradients of weights in that time (Qi et al., 2023); "auto", the fastest of these by the costs of the
     /// stages. Default "1f1b".
@@ -237,7 +237,7 @@ impl PipelineOptions {
         self
     }
 
-    /// A warning tells of a stage that costs more than 1.3 times the mean. Default true.
+    /// A warning names a stage that costs more than 1.3 times the mean. Default true.
     pub fn check_balance(mut self, check_balance: bool) -> Self {
         self.0.check_balance = check_balance.into();
         self
@@ -368,7 +368,7 @@ impl DdpOptions {
         self
     }
 
-    /// Gradients live in the buckets, without a copy; the reference copies unless told otherwise. Default true.
+    /// Gradients live in the buckets, without a copy; Accelerate copies by default. Default true.
     pub fn gradient_as_bucket_view(mut self, gradient_as_bucket_view: bool) -> Self {
         self.0.gradient_as_bucket_view = gradient_as_bucket_view.into();
         self
@@ -386,13 +386,13 @@ impl DdpOptions {
         self
     }
 
-    /// Kept for the reference's sake; no effect. Default false.
+    /// Exists because Accelerate has it; no effect. Default false.
     pub fn check_reduction(mut self, check_reduction: bool) -> Self {
         self.0.check_reduction = check_reduction.into();
         self
     }
 
-    /// Default `DdpCommHook::No`.
+    /// The hook that compresses gradients. Default `DdpCommHook::No`.
     pub fn comm_hook(mut self, comm_hook: DdpCommHook) -> Self {
         self.0.comm_hook = comm_hook.into();
         self
@@ -474,7 +474,8 @@ impl FsdpOptions {
         self
     }
 
-    /// Variable FSDP_BACKWARD_PREFETCH. Default `BackwardPrefetch::BackwardPre`.
+    /// When parameters are gathered in backward. Variable FSDP_BACKWARD_PREFETCH. Default
+    /// `BackwardPrefetch::BackwardPre`.
     pub fn backward_prefetch(mut self, backward_prefetch: BackwardPrefetch) -> Self {
         self.0.backward_prefetch = backward_prefetch.into();
         self
@@ -493,13 +494,13 @@ impl FsdpOptions {
         self
     }
 
-    /// Variable FSDP_AUTO_WRAP_POLICY. Default `AutoWrapPolicy::NoWrap`.
+    /// Which modules are sharded as one. Variable FSDP_AUTO_WRAP_POLICY. Default `AutoWrapPolicy::NoWrap`.
     pub fn auto_wrap_policy(mut self, auto_wrap_policy: AutoWrapPolicy) -> Self {
         self.0.auto_wrap_policy = auto_wrap_policy.into();
         self
     }
 
-    /// Variable FSDP_STATE_DICT_TYPE. Default `StateDictType::FullStateDict`.
+    /// The form of the model in checkpoints. Variable FSDP_STATE_DICT_TYPE. Default `StateDictType::FullStateDict`.
     pub fn state_dict_type(mut self, state_dict_type: StateDictType) -> Self {
         self.0.state_dict_type = state_dict_type.into();
         self
@@ -604,8 +605,8 @@ impl FsdpOptions {
         self
     }
 
-    /// Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number,
-    /// instead of by all of them; 0: by all. In \[0, inf). Default 0.
+    /// Between forward and backward parameters are sharded over groups of this many ranks, a divisor of their
+    /// number, instead of by all of them; 0: by all. In \[0, inf). Default 0.
     pub fn reshard_group_size(mut self, reshard_group_size: i64) -> Self {
         self.0.reshard_group_size = reshard_group_size;
         self
@@ -665,13 +666,13 @@ impl DeepspeedOptions {
         self
     }
 
-    /// In \[0, 3\]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2.
+    /// The stage of ZeRO. In \[0, 3\]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2.
     pub fn zero_stage(mut self, zero_stage: i64) -> Self {
         self.0.zero_stage = zero_stage;
         self
     }
 
-    /// In \[1, inf). Default: the number of the state.
+    /// Micro-batches for each step of the optimizer. In \[1, inf). Default: the number of the state.
     pub fn gradient_accumulation_steps(mut self, gradient_accumulation_steps: i64) -> Self {
         self.0.gradient_accumulation_steps = gradient_accumulation_steps;
         self
@@ -684,25 +685,28 @@ impl DeepspeedOptions {
         self
     }
 
-    /// Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default `OffloadDevice::None`.
+    /// The place of optimizer states. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default
+    /// `OffloadDevice::None`.
     pub fn offload_optimizer_device(mut self, offload_optimizer_device: OffloadDevice) -> Self {
         self.0.offload_optimizer_device = offload_optimizer_device.into();
         self
     }
 
-    /// Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default `OffloadDevice::None`.
+    /// The place of parameters. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default `OffloadDevice::None`.
     pub fn offload_param_device(mut self, offload_param_device: OffloadDevice) -> Self {
         self.0.offload_param_device = offload_param_device.into();
         self
     }
 
-    /// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none.
+    /// The folder on an NVMe disk to offload to. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH.
+    /// Default: none.
     pub fn offload_optimizer_nvme_path(mut self, offload_optimizer_nvme_path: impl AsRef<str>) -> Self {
         self.0.offload_optimizer_nvme_path = self.1.text(offload_optimizer_nvme_path.as_ref());
         self
     }
 
-    /// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none.
+    /// The folder on an NVMe disk to offload to. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default:
+    /// none.
     pub fn offload_param_nvme_path(mut self, offload_param_nvme_path: impl AsRef<str>) -> Self {
         self.0.offload_param_nvme_path = self.1.text(offload_param_nvme_path.as_ref());
         self
@@ -943,8 +947,8 @@ impl EstimateMemoryOptions {
         self
     }
 
-    /// The bytes that the forward of a micro-batch keeps for its backward on one rank, beside those that batch_size
-    /// tells. In \[0, inf). Default 0.
+    /// The bytes that the forward of a micro-batch keeps for its backward on one rank, beside the bytes that follow
+    /// from batch_size. In \[0, inf). Default 0.
     pub fn activation_bytes(mut self, activation_bytes: i64) -> Self {
         self.0.activation_bytes = activation_bytes;
         self
@@ -1090,19 +1094,19 @@ crate::configuration::builder! {
 }
 
 impl Fp8Options {
-    /// Variable ACCELERATE_FP8_BACKEND. Default `Fp8Backend::Ao`.
+    /// The library whose defaults the recipe has. Variable ACCELERATE_FP8_BACKEND. Default `Fp8Backend::Ao`.
     pub fn backend(mut self, backend: Fp8Backend) -> Self {
         self.0.backend = backend.into();
         self
     }
 
-    /// Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling.
+    /// How scales are chosen. Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling.
     pub fn scaling(mut self, scaling: Fp8Scaling) -> Self {
         self.0.scaling = scaling.into();
         self
     }
 
-    /// Variable ACCELERATE_FP8_FORMAT. Default `Fp8Format::Hybrid`.
+    /// The formats of forward and backward. Variable ACCELERATE_FP8_FORMAT. Default `Fp8Format::Hybrid`.
     pub fn format(mut self, format: Fp8Format) -> Self {
         self.0.format = format.into();
         self
@@ -1190,8 +1194,8 @@ impl Fp8Options {
         self
     }
 
-    /// What norms, GELU, SiLU, gates, dropout and attention keep for the backward is kept in 8 bits, too; false: as
-    /// it is. Default true.
+    /// What norms, GELU, SiLU, gates, dropout and attention save for the backward is saved in 8 bits, too; false:
+    /// as it is. Default true.
     pub fn compress_activations(mut self, compress_activations: bool) -> Self {
         self.0.compress_activations = compress_activations.into();
         self
@@ -1224,13 +1228,13 @@ impl LocalSgdOptions {
         self
     }
 
-    /// In \[0, inf). Default: 0.9 with outer_lr.
+    /// The momentum of the outer optimizer. In \[0, inf). Default: 0.9 with outer_lr.
     pub fn outer_momentum(mut self, outer_momentum: f64) -> Self {
         self.0.outer_momentum = outer_momentum;
         self
     }
 
-    /// Default: 1 with outer_lr.
+    /// Nesterov momentum in the outer optimizer. Default: 1 with outer_lr.
     pub fn outer_nesterov(mut self, outer_nesterov: bool) -> Self {
         self.0.outer_nesterov = outer_nesterov.into();
         self
@@ -1259,7 +1263,7 @@ impl CaptureOptions {
         self
     }
 
-    /// The most recordings that are kept, one for each combination of shapes, dtypes and numbers of the inputs;
+    /// The most recordings that are cached, one for each combination of shapes, dtypes and numbers of the inputs;
     /// each keeps the memory of a step. In \[1, inf). Default 1.
     pub fn max_captures(mut self, max_captures: i64) -> Self {
         self.0.max_captures = max_captures;

@@ -37,7 +37,7 @@ pub fn compute_module_sizes(module: &Model, options: impl Into<Option<DeviceMapO
 
 /// The names in a map of sizes that have nothing below them.
 ///
-/// * `sizes`: What [`compute_module_sizes`](crate::compute_module_sizes) gave.
+/// * `sizes`: The map of [`compute_module_sizes`](crate::compute_module_sizes).
 ///
 /// Gives: A list of names.
 ///
@@ -136,9 +136,9 @@ pub fn check_tied_parameters_on_same_device(tied_params: &Value, device_map: &Va
 /// * `max_memory`: A map, or NONE.
 ///
 /// Gives: A map place -> bytes, in the order in which places are filled: accelerators by number, other devices,
-/// "cpu", "disk". Accelerators that do not tell their free memory are left out, and so is the CPU beside "mps",
-/// which has its memory. Other accelerators that share the memory of the host are measured like those with
-/// memory of their own.
+/// "cpu", "disk". Accelerators that do not report their free memory are left out, and so is the CPU beside
+/// "mps", which has its memory. Other accelerators that share the memory of the host are measured like those
+/// with memory of their own.
 ///
 /// # Errors
 /// InvalidArgument, TypeMismatch.
@@ -266,9 +266,9 @@ pub fn verify_device_map(module: &Model) -> Result<bool> {
 /// * `module`: A model.
 /// * `checkpoint`: A file of safetensors or of torch, an index of several, or a folder with one of them.
 /// * `device_map`: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is
-///   meta. What is on "disk" stays or becomes a meta tensor, and is listed in an index in offload_folder, which
-///   points to the checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it
-///   is written there.
+///   meta. A weight on "disk" stays or becomes a meta tensor, and is listed in an index in offload_folder,
+///   which points to the checkpoint's own files as long as they have the wanted dtype. With
+///   broadcast_from_rank0 it is written there.
 /// * `options`: `None`: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
 ///
 /// Gives: A map: "missing", names of the model without weights, and "unexpected", names of weights that the
@@ -427,8 +427,8 @@ pub fn cpu_offload_with_hook<'a>(module: &Model, device: Device, previous: impl 
 /// ConvTranspose1d to ConvTranspose3d. A module that is left out takes all below it along.
 ///
 /// * `module`: A model.
-/// * `storage_dtype`: Of parameters between forwards, such as float8_e4m3fn.
-/// * `compute_dtype`: Of parameters in forwards.
+/// * `storage_dtype`: The dtype of parameters between forwards, such as float8_e4m3fn.
+/// * `compute_dtype`: The dtype of parameters in forwards.
 /// * `skip_modules_pattern`: Regular expressions with commas between them: modules with a match in their path
 ///   are left out. May be `None`.
 /// * `skip_modules_classes`: Names of classes with commas between them that are left out. May be `None`.
@@ -483,8 +483,9 @@ pub fn offload_state_dict(folder: impl AsRef<Path>, state_dict: &Value) -> Resul
 
 /// Opens offloaded weights without copying them.
 ///
-/// * `folder`: With an index.json of [`offload_state_dict`](crate::offload_state_dict) or of the reference, whose entries may also
-///   name tensors in safetensors files. `None` where the options have a state dict, or an index of such files.
+/// * `folder`: A folder with an index.json of [`offload_state_dict`](crate::offload_state_dict) or of Accelerate, whose entries may
+///   also name tensors in safetensors files. `None` where the options have a state dict, or an index of such
+///   files.
 /// * `options`: `None`: defaults.
 ///
 /// Gives: A map name -> tensor: those of the state dict, which are the same, and those of files, which share
@@ -516,7 +517,7 @@ pub fn read_ahead(tensors: &[&Tensor]) -> Result<()> {
 /// * `state_dict`: A map name -> tensor.
 /// * `modules`: Paths with commas between them.
 ///
-/// Gives: What is one of them or below one; the tensors are the same.
+/// Gives: The entries of these modules and of all below them; the tensors are shared.
 #[inline]
 pub fn extract_submodules_state_dict(state_dict: &Value, modules: &str) -> Result<Value> {
     let modules = c_string(modules)?;
@@ -528,11 +529,11 @@ impl State {
     /// Loads weights into a model and dispatches it.
     ///
     /// * `module`: A model, usually of [`init_empty_weights`](crate::init_empty_weights).
-    /// * `checkpoint`: As above.
+    /// * `checkpoint`: See above.
     /// * `device_map`: A map, or one of "auto" (as "balanced"), "balanced", "balanced_low_0", "sequential"; NONE:
-    ///   the weights are loaded, and nothing is dispatched. What is on "disk" stays in the files of the checkpoint.
-    ///   What these lack and the model has in memory, and all of it with broadcast_from_rank0, is written to
-    ///   offload_folder.
+    ///   the weights are loaded, and nothing is dispatched. Weights on "disk" stay in the files of the checkpoint.
+    ///   Weights that these lack and the model has in memory, and all of them with broadcast_from_rank0, are
+    ///   written to offload_folder.
     /// * `max_memory`: A map device -> bytes for these, or NONE: what is free.
     /// * `options`: `None`: defaults.
     ///

@@ -86,7 +86,7 @@ impl DeviceMapOptions {
 }
 
 crate::configuration::builder! {
-    /// How weights are loaded and kept. `state`: `State::load_checkpoint_in_model()`.
+    /// How weights are loaded and stored. `state`: `State::load_checkpoint_in_model()`.
     #[derive(Clone)]
     DispatchOptions(accel_dispatch_options_t = ACCEL_DISPATCH_OPTIONS_INIT), Kept,
     dtype: DType = dtype,

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Writes a value to a file: complete under its name, or not at all. Tensors that are one and the same are
-/// written once: the metadata of safetensors then says {other name: first name}, as the reference's save_model
+/// written once: the metadata of safetensors then says {other name: first name}, as Accelerate's save_model
 /// writes it. Every rank that calls writes.
 ///
 /// * `value`: A map name -> tensor; with safe_serialization=0 numbers, texts, tensors, and lists, tuples and
@@ -43,9 +43,9 @@ pub fn load_metadata(path: impl AsRef<Path>) -> Result<Value> {
 /// * `path`: The file.
 /// * `options`: `None`: defaults.
 ///
-/// Gives: What was written; of safetensors a map name -> tensor, with those that [`save`](crate::save) left out under
-/// their names again. Tensors are mapped from the file where its layout allows; those that shared memory when
-/// they were saved share it again, on another device too.
+/// Gives: The value that was written; for safetensors a map name -> tensor, with those that [`save`](crate::save) left
+/// out under their names again. Tensors are mapped from the file where its layout allows; those that shared
+/// memory when they were saved share it again, on another device too.
 ///
 /// # Errors
 /// InvalidArgument, NotFound, Unsupported, Corrupt.
@@ -81,7 +81,7 @@ pub fn load_state_dict(path: impl AsRef<Path>, device_map: Option<&Value>) -> Re
 
 /// Compares all files of a checkpoint with the sizes and hashes of its manifest.
 ///
-/// * `folder`: What [`State::save_state`](crate::State::save_state) wrote.
+/// * `folder`: A folder that [`State::save_state`](crate::State::save_state) wrote.
 ///
 /// Gives: A map: "files" and "bytes" INT, and "problems", a list of texts that name a file each; empty when the
 /// checkpoint is whole.
@@ -96,10 +96,10 @@ pub fn checkpoint_verify(folder: impl AsRef<Path>) -> Result<Value> {
 
 /// The checkpoints below a folder.
 ///
-/// * `folder`: Of a project, its `checkpoints`, or any whose sub-folders are checkpoints.
+/// * `folder`: A project's folder, its `checkpoints`, or any folder whose sub-folders are checkpoints.
 ///
 /// Gives: A list of maps, by their numbers, then by name: "path", "iteration" INT or NONE, "files" and "bytes"
-/// INT, "world_size" INT or NONE, "complete" BOOL: whether it has a manifest, or the files of the reference.
+/// INT, "world_size" INT or NONE, "complete" BOOL: whether it has a manifest, or the files of Accelerate.
 ///
 /// # Errors
 /// NotFound.
@@ -111,7 +111,7 @@ pub fn checkpoint_list(folder: impl AsRef<Path>) -> Result<Value> {
 
 /// Lists the content of a checkpoint.
 ///
-/// * `folder`: What [`State::save_state`](crate::State::save_state) or the reference wrote.
+/// * `folder`: A folder that [`State::save_state`](crate::State::save_state) or Accelerate wrote.
 ///
 /// Gives: A map: "manifest", a map of what `accel_manifest.json` says of the whole, or NONE; "files", a list of
 /// maps with "name" and "bytes", and of safetensors and compressed tensors "tensors": a list of maps with
@@ -164,9 +164,9 @@ pub fn merge_weights(folder: impl AsRef<Path>, destination: impl AsRef<Path>, op
 impl State {
     /// Accel_save() on the main process; the other ranks return at once, before the file is there.
     ///
-    /// * `value`: As there; only looked at where it is written.
-    /// * `metadata`: As there; only looked at where it is written.
-    /// * `path`: As there; only looked at where it is written.
+    /// * `value`: See there; only looked at where it is written.
+    /// * `metadata`: See there; only looked at where it is written.
+    /// * `path`: See there; only looked at where it is written.
     /// * `options`: `None`: defaults.
     #[inline]
     pub fn save(&self, value: &Value, metadata: Option<&Value>, path: impl AsRef<Path>, options: impl Into<Option<SaveOptions>>) -> Result<()> {
@@ -272,7 +272,7 @@ impl State {
     /// too, also where FSDP or DeepSpeed wrote them; what of these cannot be restored, such as positions of
     /// loaders, is a warning in the log that names it. All ranks must call.
     ///
-    /// * `folder`: What [`State::save_state`](crate::State::save_state) wrote. `None`: the newest of automatic naming.
+    /// * `folder`: A folder that [`State::save_state`](crate::State::save_state) wrote. `None`: the newest of automatic naming.
     /// * `options`: `None`: defaults.
     ///
     /// # Errors
@@ -330,7 +330,7 @@ impl State {
 
     /// Removes a hook of saves or loads.
     ///
-    /// * `id`: What [`State::register_save_state_pre_hook`](crate::State::register_save_state_pre_hook) or [`State::register_load_state_pre_hook`](crate::State::register_load_state_pre_hook) gave.
+    /// * `id`: The id from [`State::register_save_state_pre_hook`](crate::State::register_save_state_pre_hook) or [`State::register_load_state_pre_hook`](crate::State::register_load_state_pre_hook).
     ///
     /// # Errors
     /// NotFound.

@@ -23,7 +23,7 @@ constants! {
         No = ACCEL_DISTRIBUTED_NO,
         /// `ACCEL_DISTRIBUTED_MULTI_CPU`.
         MultiCpu = ACCEL_DISTRIBUTED_MULTI_CPU,
-        /// CUDA, and accelerators for which the reference has no type.
+        /// CUDA, and accelerators for which Accelerate has no type.
         MultiGpu = ACCEL_DISTRIBUTED_MULTI_GPU,
         /// `ACCEL_DISTRIBUTED_MULTI_NPU`.
         MultiNpu = ACCEL_DISTRIBUTED_MULTI_NPU,
@@ -67,7 +67,7 @@ constants! {
     /// short measurement finds that faster: on processors without instructions for them. The numbers are pinned.
     CpuKernels {
         /// What a short measurement finds faster for shape and processor; it is made once for \ each processor and
-        /// version of LibTorch, and kept in the user's cache folder.
+        /// version of LibTorch, and saved in the user's cache folder.
         Auto = ACCEL_CPU_KERNELS_AUTO,
         /// LibTorch's.
         Default = ACCEL_CPU_KERNELS_DEFAULT,
@@ -84,7 +84,7 @@ constants! {
         Auto = ACCEL_CPU_MEMORY_AUTO,
         /// LibTorch's allocator.
         Default = ACCEL_CPU_MEMORY_DEFAULT,
-        /// Freed memory is kept for the next tensors: no faults of fresh pages.
+        /// Freed memory is cached for the next tensors: no faults of fresh pages.
         Cached = ACCEL_CPU_MEMORY_CACHED,
     }
 }
@@ -128,11 +128,11 @@ constants! {
 constants! {
     /// The activations that backward computes again. The numbers are pinned.
     Recompute {
-        /// All activations are kept.
+        /// All activations are saved.
         Nothing = ACCEL_RECOMPUTE_NOTHING,
         /// The whole forward of a module.
         All = ACCEL_RECOMPUTE_ALL,
-        /// The same without matmuls, convolutions and attention on the CPU, whose results are kept.
+        /// The same without matmuls, convolutions and attention on the CPU, whose results are saved.
         KeepMatmuls = ACCEL_RECOMPUTE_KEEP_MATMULS,
     }
 }
@@ -190,7 +190,7 @@ constants! {
     MuonAdjust {
         /// By sqrt(max(1, A / B)).
         Original = ACCEL_MUON_ADJUST_ORIGINAL,
-        /// By 0.2 sqrt(max(A, B)): rates that were found for AdamW can be kept.
+        /// By 0.2 sqrt(max(A, B)): rates that were found for AdamW can be reused.
         MatchRmsAdamw = ACCEL_MUON_ADJUST_MATCH_RMS_ADAMW,
     }
 }
@@ -425,7 +425,7 @@ constants! {
 }
 
 constants! {
-    /// Which library of the reference a recipe stands for, whose defaults it has. @accelerate FP8BackendType.
+    /// The fp8 library of Accelerate whose defaults a recipe has. @accelerate FP8BackendType.
     Fp8Backend {
         /// Torchao: scaling CURRENT; the first and the last linear layer are left out.
         Ao = ACCEL_FP8_BACKEND_AO,

@@ -36,7 +36,7 @@ impl State {
 
     /// Gathers results as [`State::gather`](crate::State::gather) does, and leaves out what the loader repeated to fill batches. Where ranks
     /// have batches of different sizes they are joined as by [`State::gather_uneven`](crate::State::gather_uneven). Tensors without one row for
-    /// each row of the batch are truncated to as many first rows as the batch has, as in the reference.
+    /// each row of the batch are truncated to as many first rows as the batch has, as in Accelerate.
     ///
     /// * `value`: A tensor or a tree of tensors; other leaves are gathered as objects.
     ///
@@ -137,7 +137,7 @@ impl State {
     ///
     /// * `value`: A tensor or a tree of tensors, with equally many dimensions on all ranks.
     /// * `dim`: The dimension; negative ones count from the end; tensors that lack it stay.
-    /// * `pad_index`: What is filled in.
+    /// * `pad_index`: The value that is filled in.
     /// * `pad_first`: Before the data instead of after it.
     ///
     /// Gives: The padded tree.
@@ -453,8 +453,8 @@ impl Mesh {
         made(|out| unsafe { sys::accel_mesh_create(state.as_raw(), axes.as_ptr(), first(sizes), sizes.len(), out) })
     }
 
-    /// The number of ranks along an axis, or along several. Of a state's mesh these are the sizes that its options
-    /// have, and for one that they left open what was found; [`StateReader::settings`](crate::StateReader::settings) says where each came from.
+    /// The number of ranks along an axis, or along several. A state's mesh has the sizes of its options, and
+    /// computed sizes where they are unset; [`StateReader::settings`](crate::StateReader::settings) says where each came from.
     ///
     /// * `axes`: A name, or several that are separated by commas: their product.
     ///

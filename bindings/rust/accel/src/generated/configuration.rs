@@ -30,12 +30,12 @@ pub fn options_describe(r#type: &str) -> Result<Value> {
     made(|out| unsafe { sys::accel_options_describe(r#type.as_ptr(), out) })
 }
 
-/// Reads a configuration, of the reference as well: names of older versions are converted, what is not written
+/// Reads a configuration of libaccel or Accelerate: names of older versions are converted, what is not written
 /// has its default.
 ///
 /// * `path`: YAML or JSON. `None`: the file of `accel config`, accelerate/default_config.yaml in HF_HOME.
 ///
-/// Gives: A map with all fields of the reference's class; sections are maps in it.
+/// Gives: A map with all fields of Accelerate's class; sections are maps in it.
 ///
 /// # Errors
 /// InvalidArgument, NotFound, Io.
@@ -45,8 +45,8 @@ pub fn config_load<'a>(path: impl Into<Option<&'a Path>>) -> Result<Value> {
     made(|out| unsafe { sys::accel_config_load(path.as_ref().map_or(ptr::null(), |path| path.as_ptr()), out) })
 }
 
-/// Writes a configuration that [`config_load`](crate::config_load) can read, in the form of the reference: what is NONE and
-/// empty sections are left out. The file is replaced as a whole or stays as it was, and keeps its permissions.
+/// Writes a configuration that [`config_load`](crate::config_load) can read, in Accelerate's form: what is NONE and empty
+/// sections are left out. The file is replaced as a whole or stays as it was, and keeps its permissions.
 ///
 /// * `configuration`: A map with the names that [`config_load`](crate::config_load) gives.
 /// * `path`: JSON if it ends with ".json", else YAML. Folders that are missing are made.

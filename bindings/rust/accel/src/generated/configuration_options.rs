@@ -94,7 +94,7 @@ impl LaunchOptions {
     }
 
     /// A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the
-    /// output of this process, and of the others the last lines are kept for the message of a failure.
+    /// output of this process, and of the others the last lines are saved for the message of a failure.
     pub fn log_dir(mut self, log_dir: impl AsRef<str>) -> Self {
         self.0.log_dir = self.1.text(log_dir.as_ref());
         self

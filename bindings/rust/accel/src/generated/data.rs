@@ -173,7 +173,7 @@ impl Dataset {
 
     /// Datasets one behind the other.
     ///
-    /// * `datasets`: Items by number.
+    /// * `datasets`: Map-style datasets.
     ///
     /// Gives: All their items.
     ///
@@ -273,7 +273,7 @@ impl Tensor {
     /// tokens are stored.
     ///
     /// * `path`: The file. One that begins as .npy is one.
-    /// * `dtype`: Of the numbers; for .npy `None`, or what it must be.
+    /// * `dtype`: The dtype of the numbers; for .npy `None`, or the dtype that the file must have.
     ///
     /// Gives: The tensor. Writing to it does not change the file.
     ///
@@ -301,7 +301,7 @@ impl Sampler {
     }
 
     /// A new order in every epoch, the same in every run and on every rank: the permutation of generator(seed +
-    /// epoch), as the reference's SeedableRandomSampler.
+    /// epoch), as Accelerate's SeedableRandomSampler.
     ///
     /// * `length`: How many.
     /// * `seed`: The data seed.
@@ -321,7 +321,7 @@ impl Sampler {
     /// * `length`: Items.
     /// * `num_samples`: Draws of an epoch.
     /// * `replacement`: An item may come again at once.
-    /// * `seed`: Of generator(seed + epoch).
+    /// * `seed`: The seed of generator(seed + epoch).
     ///
     /// Gives: The sampler.
     ///
@@ -337,7 +337,7 @@ impl Sampler {
     /// * `weights`: Of each item, of any sum; an item of weight 0 is never drawn.
     /// * `num_samples`: Draws of an epoch.
     /// * `replacement`: An item may be drawn again. false: num_samples is at most the number of weights above 0.
-    /// * `seed`: Of generator(seed + epoch).
+    /// * `seed`: The seed of generator(seed + epoch).
     ///
     /// Gives: The sampler.
     ///
@@ -354,7 +354,7 @@ impl Sampler {
     ///
     /// * `indices`: From 0; they may repeat.
     /// * `shuffle`: A new order in every epoch. false: as given.
-    /// * `seed`: Of generator(seed + epoch).
+    /// * `seed`: The seed of generator(seed + epoch).
     ///
     /// Gives: The sampler.
     ///
@@ -372,7 +372,7 @@ impl Sampler {
     /// * `lengths`: Of each item.
     /// * `batch_size`: The loader's, of all ranks together.
     /// * `group_batches`: Batches that are sorted together; `None`: a quarter of all, from 1 to 50.
-    /// * `seed`: Of generator(seed + epoch).
+    /// * `seed`: The seed of generator(seed + epoch).
     ///
     /// Gives: The sampler.
     ///
@@ -392,7 +392,7 @@ impl Sampler {
     /// * `num_replicas`: Ranks.
     /// * `rank`: This one.
     /// * `shuffle`: Of the permutation of generator(seed + epoch). false: of the sequence.
-    /// * `seed`: The same on all ranks.
+    /// * `seed`: Equal on all ranks.
     /// * `drop_last`: A tail that does not reach all ranks is left out; false: it is filled up with items from the
     ///   start.
     ///
@@ -604,7 +604,7 @@ impl DataLoader {
     /// The next batch is the one that followed when the state was taken. With another number of ranks, or another
     /// batch size, it begins with the next item of all ranks' order.
     ///
-    /// * `state_dict`: As above.
+    /// * `state_dict`: See above.
     ///
     /// # Errors
     /// InvalidArgument.
@@ -691,7 +691,7 @@ impl Tokenizer {
     /// The ids of one text.
     ///
     /// * `text`: STRING or BYTES, or a list of two: a pair.
-    /// * `options`: `None`: defaults. Those of batches do not count.
+    /// * `options`: `None`: defaults. Options of batches are ignored.
     ///
     /// Gives: Int64 \[tokens\], on the CPU.
     ///
@@ -744,7 +744,7 @@ impl Tokenizer {
 
     /// The id of a token.
     ///
-    /// * `token`: As it stands in the vocabulary.
+    /// * `token`: The token, written as in the vocabulary.
     ///
     /// Gives: Its id.
     ///
@@ -811,8 +811,8 @@ impl Tokenizer {
 
     /// The ids of a chat: its text, encoded without the special tokens that the template has put there itself.
     ///
-    /// * `messages`: As [`Tokenizer::chat_text`](crate::Tokenizer::chat_text).
-    /// * `options`: As [`Tokenizer::chat_text`](crate::Tokenizer::chat_text).
+    /// * `messages`: Same as [`Tokenizer::chat_text`](crate::Tokenizer::chat_text).
+    /// * `options`: Same as [`Tokenizer::chat_text`](crate::Tokenizer::chat_text).
     ///
     /// Gives: Int64 \[tokens\], on the CPU.
     #[inline]

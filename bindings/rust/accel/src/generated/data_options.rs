@@ -15,7 +15,7 @@ crate::configuration::builder! {
 }
 
 impl PackingOptions {
-    /// In \[1, inf). Required.
+    /// The length of a sequence. In \[1, inf). Required.
     pub fn sequence_length(mut self, sequence_length: i64) -> Self {
         self.0.sequence_length = sequence_length;
         self
@@ -27,7 +27,7 @@ impl PackingOptions {
         self
     }
 
-    /// Default `Packing::Concatenate`.
+    /// How documents become sequences. Default `Packing::Concatenate`.
     pub fn packing(mut self, packing: Packing) -> Self {
         self.0.packing = packing.into();
         self

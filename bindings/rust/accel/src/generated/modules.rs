@@ -33,13 +33,13 @@ impl Model {
 
     /// A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and
     /// torch._inductor.aoti_compile_and_package() make it. It needs no Python and no compiler. A package is a
-    /// program: load only what you trust. What it says of its LibTorch, processor and device is read before its
-    /// code is loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs are checked
-    /// before each call: by what `accel compile` wrote into the package, or else by the code itself. Dimensions
-    /// that were compiled as dynamic ones may have any size in their range; numbers and texts are fixed. Results
-    /// have no gradient history. The parameters and buffers are in a tree with the names of the model; loading a
-    /// state dict, or moving them to other memory, changes what the next call computes with. Their dtypes, shapes
-    /// and device are those of the code.
+    /// program: load only what you trust. Its metadata (LibTorch, processor, device) is checked before its code is
+    /// loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs are checked before
+    /// each call: by what `accel compile` wrote into the package, or else by the code itself. Dimensions that were
+    /// compiled as dynamic ones may have any size in their range; numbers and texts are fixed. Results have no
+    /// gradient history. The parameters and buffers are in a tree with the names of the model; loading a state
+    /// dict, or moving them to other memory, changes what the next call computes with. Their dtypes, shapes and
+    /// device are those of the code.
     ///
     /// * `path`: The file.
     /// * `options`: `None`: defaults.
@@ -65,17 +65,17 @@ impl Model {
     /// take token ids int64 \[batch, length\] and give logits \[batch, length, vocabulary\]. They also take
     /// "past_key_values", keys and values of earlier tokens, and then computes new ones only: an empty list at the
     /// beginning, afterwards what the call before returned. The output is then \[logits, past_key_values\]; these are
-    /// a list of \[key, value\] for each layer, each \[batch, key heads, length, head size\]. What a call returned can
-    /// be continued several times, and may have memory behind it, so that tokens of a later call are not copied.
-    /// They also take "attention_mask" \[batch, earlier length + length\] (1: a token, 0: padding) and "position_ids"
-    /// \[batch, length\]. With experts and `output_router_logits` the output is a list, whose last is the loss of the
-    /// routers, times `router_aux_loss_coef`. Encoders, which are "bert", "distilbert" and "roberta", take
-    /// "input_ids", "attention_mask" (1: a token, 0: padding; all are tokens by default), "token_type_ids" and
-    /// "position_ids", each \[batch, length\]. `architectures` of the configuration says what they give: a
-    /// "BertModel" \[hidden states \[batch, length, hidden size\], pooled \[batch, hidden size\]\], a "DistilBertModel"
-    /// the hidden states; a "BertForMaskedLM" scores of the vocabulary for each token;
-    /// "BertForSequenceClassification" scores of classes for each sequence, "BertForTokenClassification" for each
-    /// token; and "BertForQuestionAnswering" \[scores of the first token of the answer, of the last one\]. Names of
+    /// a list of \[key, value\] for each layer, each \[batch, key heads, length, head size\]. The cache that a call
+    /// returned can be continued several times, and may have memory behind it, so that tokens of a later call are
+    /// not copied. They also take "attention_mask" \[batch, earlier length + length\] (1: a token, 0: padding) and
+    /// "position_ids" \[batch, length\]. With experts and `output_router_logits` the output is a list, whose last is
+    /// the loss of the routers, times `router_aux_loss_coef`. Encoders, which are "bert", "distilbert" and
+    /// "roberta", take "input_ids", "attention_mask" (1: a token, 0: padding; all are tokens by default),
+    /// "token_type_ids" and "position_ids", each \[batch, length\]. `architectures` of the configuration says what
+    /// they give: a "BertModel" \[hidden states \[batch, length, hidden size\], pooled \[batch, hidden size\]\], a
+    /// "DistilBertModel" the hidden states; a "BertForMaskedLM" logits of the vocabulary for each token;
+    /// "BertForSequenceClassification" logits of classes for each sequence, "BertForTokenClassification" for each
+    /// token; and "BertForQuestionAnswering" \[logits of the first token of the answer, of the last one\]. Names of
     /// parameters are those of transformers.
     ///
     /// * `config`: The path of a config.json, or the JSON text itself.
@@ -149,7 +149,7 @@ impl Model {
 
     /// Adds a buffer to a module.
     ///
-    /// * `name`: As above.
+    /// * `name`: See above.
     /// * `tensor`: State that is not trained.
     /// * `persistent`: It is in the state dict.
     #[inline]
@@ -162,7 +162,7 @@ impl Model {
 
     /// Puts a module below another.
     ///
-    /// * `name`: As above.
+    /// * `name`: See above.
     /// * `child`: Must not contain the module.
     #[inline]
     pub fn add_child(&self, name: &str, child: &Model) -> Result<()> {
@@ -173,7 +173,7 @@ impl Model {
     /// Puts another tensor in the place of a parameter or buffer, which keeps its place in the state dict. Do this
     /// before the module is prepared and before it is given to an optimizer: both keep the former tensor.
     ///
-    /// * `name`: Of a parameter or buffer directly below it.
+    /// * `name`: The name of a parameter or buffer directly below it.
     /// * `tensor`: A leaf; a parameter is trained when its tensor requires a gradient.
     ///
     /// # Errors
@@ -185,9 +185,9 @@ impl Model {
         check(unsafe { sys::accel_module_replace_tensor(self.as_raw(), name.as_ptr(), tensor.as_raw()) }).map(drop)
     }
 
-    /// Puts another module in the place of a child, which keeps its place in the state dict. As above.
+    /// Puts another module in the place of a child, which keeps its place in the state dict. See above.
     ///
-    /// * `name`: Of a child.
+    /// * `name`: The name of a child.
     /// * `child`: Must not contain the module.
     ///
     /// # Errors
@@ -199,9 +199,9 @@ impl Model {
         check(unsafe { sys::accel_module_replace_child(self.as_raw(), name.as_ptr(), child.as_raw()) }).map(drop)
     }
 
-    /// Takes a parameter, buffer or child away from a module. As above.
+    /// Takes a parameter, buffer or child away from a module. See above.
     ///
-    /// * `name`: Of what is directly below it.
+    /// * `name`: The name of a parameter, buffer or child directly below it.
     ///
     /// # Errors
     /// NotFound, Unsupported.
@@ -245,7 +245,7 @@ impl Model {
 
     /// Removes a hook. It may be removed while it runs.
     ///
-    /// * `id`: What [`accel_module_add_hook`](accel_sys::accel_module_add_hook) gave.
+    /// * `id`: The id from [`accel_module_add_hook`](accel_sys::accel_module_add_hook).
     ///
     /// # Errors
     /// NotFound.
@@ -330,7 +330,7 @@ impl Model {
         made(|out| unsafe { sys::accel_module_tensor(self.as_raw(), path.as_ptr(), out) })
     }
 
-    /// Parameters and persistent buffers in the reference's naming; tied ones under each of their names.
+    /// Parameters and persistent buffers in Accelerate's naming; tied ones under each of their names.
     ///
     /// Gives: A map name -> tensor that shares memory with the module.
     #[inline]
@@ -407,7 +407,7 @@ impl Model {
     /// * `quantization`: How weights are quantized as they are read: one at a time is in memory as floating-point
     ///   numbers. `None`, or without a kind: they are not quantized.
     ///
-    /// Gives: The module, in training: [`Model::train`](crate::Model::train) changes it. That of a GGUF file evaluates.
+    /// Gives: The module, in training: [`Model::train`](crate::Model::train) changes it. A model of a GGUF file evaluates.
     ///
     /// # Errors
     /// InvalidArgument, ShapeMismatch, NotFound, Io, Corrupt.
@@ -437,7 +437,7 @@ impl Model {
     }
 
     /// Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its
-    /// keys and values of earlier tokens are kept between the steps. An encoder-decoder reads the input once, and
+    /// keys and values of earlier tokens are cached between the steps. An encoder-decoder reads the input once, and
     /// its decoder adds tokens to options.decoder_tokens.
     ///
     /// * `input_ids`: Int64 \[batch, length\]; for an encoder-decoder that reads features, these.
@@ -446,7 +446,7 @@ impl Model {
     /// * `options`: `None`: defaults.
     ///
     /// Gives: A map: "tokens" int64 \[batch, length + new\], of an encoder-decoder \[batch, decoder_tokens + new\], and
-    /// "log_probabilities" float32 \[batch, new\], of each new token by the scores after the penalty.
+    /// "log_probabilities" float32 \[batch, new\], of each new token by the logits after the penalty.
     ///
     /// # Errors
     /// InvalidArgument, TypeMismatch, ShapeMismatch, InvalidState, Unsupported.
@@ -463,7 +463,7 @@ impl Model {
     }
 
     /// Lets a decoder or an encoder-decoder add tokens to sequences, one after the other, without gradients. Its
-    /// keys and values of earlier tokens are kept between the steps. An encoder-decoder reads the input once, and
+    /// keys and values of earlier tokens are cached between the steps. An encoder-decoder reads the input once, and
     /// its decoder adds tokens to options.decoder_tokens.
     ///
     /// * `input_ids`: Int64 \[batch, length\]; for an encoder-decoder that reads features, these.
@@ -475,7 +475,7 @@ impl Model {
     ///   false ends all sequences. Leave NONE to go on.
     ///
     /// Gives: A map: "tokens" int64 \[batch, length + new\], of an encoder-decoder \[batch, decoder_tokens + new\], and
-    /// "log_probabilities" float32 \[batch, new\], of each new token by the scores after the penalty.
+    /// "log_probabilities" float32 \[batch, new\], of each new token by the logits after the penalty.
     ///
     /// # Errors
     /// InvalidArgument, TypeMismatch, ShapeMismatch, InvalidState, Unsupported.
@@ -527,7 +527,7 @@ impl Model {
         check(unsafe { sys::accel_module_load_adapter(self.as_raw(), name.as_ptr(), folder.as_ptr()) }).map(drop)
     }
 
-    /// Tells what adapters a model has.
+    /// The adapters of a model.
     ///
     /// Gives: A map from the names of adapters, in the order in which they were added, to maps: BOOL "active", BOOL
     /// "merged", a list of the names of "layers", and the map "config" as PEFT has it in adapter_config.json.
@@ -566,7 +566,7 @@ impl Model {
         check(unsafe { sys::accel_module_unmerge_adapters(self.as_raw()) }).map(drop)
     }
 
-    /// Removes an adapter. What was trained beside it stays.
+    /// Removes an adapter. Parameters that were trained beside it stay.
     ///
     /// * `name`: One of its adapters.
     ///
@@ -635,7 +635,7 @@ pub fn init_on_device(device: Device, include_buffers: impl Into<Option<IncludeB
 ///
 /// * `module`: A module, or a model that was prepared. Itself is checkpointed if neither class_names nor
 ///   modules is set.
-/// * `options`: `None`: defaults. With recompute NOTHING activations are kept again.
+/// * `options`: `None`: defaults. With recompute NOTHING activations are saved again.
 ///
 /// # Errors
 /// InvalidArgument, NotFound, Unsupported.
@@ -647,8 +647,8 @@ pub fn checkpoint_activations(module: &Model, options: impl Into<Option<Activati
 }
 
 /// In calls of this thread inside, these adapters act in place of the active ones, in all models that have
-/// them: a request of a server can choose its own. What is trained does not change; backward takes the adapters
-/// of the forward. The innermost scope counts.
+/// them: a request of a server can choose its own. The set of trained parameters does not change; backward
+/// takes the adapters of the forward. The innermost scope counts.
 ///
 /// * `names`: Adapters. May be `None` when there are none.
 ///
@@ -700,9 +700,9 @@ impl GenerationBatch {
     /// one call of the model.
     ///
     /// Gives: A list with a map for each new token, in the order of each sequence: INT "id", of the sequence, INT
-    /// "token", DOUBLE "log_probability" by the scores after the penalty, and STRING "end": "" while the sequence
+    /// "token", DOUBLE "log_probability" by the logits after the penalty, and STRING "end": "" while the sequence
     /// goes on, "stop" with a stop token or sequence, "length" with the last of max_new_tokens or the last position
-    /// of the model. A sequence whose scores are not finite ends with "failed", no token and STRING "error". The
+    /// of the model. A sequence whose logits are not finite ends with "failed", no token and STRING "error". The
     /// list is empty while only prompts were computed, or nothing is left to do, which
     /// [`GenerationBatch::info`](crate::GenerationBatch::info) tells.
     ///
@@ -716,7 +716,7 @@ impl GenerationBatch {
     /// Ends a sequence, which gets no further tokens: also while another thread runs a step, whose token of it may
     /// still come.
     ///
-    /// * `id`: What [`GenerationBatch::add`](crate::GenerationBatch::add) gave.
+    /// * `id`: The id from [`GenerationBatch::add`](crate::GenerationBatch::add).
     ///
     /// # Errors
     /// NotFound.
@@ -725,7 +725,7 @@ impl GenerationBatch {
         check(unsafe { sys::accel_generation_batch_cancel(self.as_raw(), id) }).map(drop)
     }
 
-    /// Tells how much a batch has to do.
+    /// The work that a batch has.
     ///
     /// Gives: A map of INT: "running" and "waiting" sequences, "cached_tokens" whose keys and values have room,
     /// "reused_tokens" of prompts that were not computed, and "guessed_tokens" and "accepted_tokens" of the

@@ -67,7 +67,7 @@ crate::configuration::builder! {
 }
 
 impl SentenceEmbeddingOptions {
-    /// Default `SentencePooling::Mean`.
+    /// How token embeddings become one. Default `SentencePooling::Mean`.
     pub fn pooling(mut self, pooling: SentencePooling) -> Self {
         self.0.pooling = pooling.into();
         self
@@ -94,7 +94,7 @@ crate::configuration::builder! {
 }
 
 impl ActivationCheckpointingOptions {
-    /// Default `Recompute::All`.
+    /// The activations that are computed again. Default `Recompute::All`.
     pub fn recompute(mut self, recompute: Recompute) -> Self {
         self.0.recompute = recompute.into();
         self
@@ -106,7 +106,7 @@ impl ActivationCheckpointingOptions {
         self
     }
 
-    /// The inputs of a module on an accelerator are kept in the memory of the host. Default false.
+    /// The inputs of a module on an accelerator are saved in the memory of the host. Default false.
     pub fn offload(mut self, offload: bool) -> Self {
         self.0.offload = offload.into();
         self
@@ -221,7 +221,7 @@ impl QuantizationOptions {
 }
 
 crate::configuration::builder! {
-    /// How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where
+    /// How tokens are chosen, and when a sequence ends. The logits are first changed by the penalty, and where
     /// tokens are drawn, by temperature, top_k, top_p and min_p, in this order. `draft_model`:
     /// `Model::generate_by_draft()`.
     #[derive(Clone)]
@@ -259,7 +259,7 @@ impl GenerateOptions {
         self
     }
 
-    /// Scores are divided by it. In (0, inf). Default 1.
+    /// Logits are divided by it. In (0, inf). Default 1.
     pub fn temperature(mut self, temperature: f64) -> Self {
         self.0.temperature = temperature;
         self
@@ -285,7 +285,7 @@ impl GenerateOptions {
         self
     }
 
-    /// Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL",
+    /// Logits of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL",
     /// 2019). In (0, inf). Default 1.
     pub fn repetition_penalty(mut self, repetition_penalty: f64) -> Self {
         self.0.repetition_penalty = repetition_penalty;
@@ -382,8 +382,8 @@ impl GenerationBatchOptions {
         self
     }
 
-    /// The most tokens whose keys and values are kept, of all sequences together; 0: as many as the sequences need.
-    /// A sequence waits until its prompt and its new tokens have room. In \[0, inf). Default 0.
+    /// The most tokens whose keys and values are cached, of all sequences together; 0: as many as the sequences
+    /// need. A sequence waits until its prompt and its new tokens have room. In \[0, inf). Default 0.
     pub fn max_cached_tokens(mut self, max_cached_tokens: i64) -> Self {
         self.0.max_cached_tokens = max_cached_tokens;
         self

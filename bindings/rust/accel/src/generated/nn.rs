@@ -93,7 +93,7 @@ pub fn activation(name: &str) -> Result<Model> {
 /// * `num_heads`: Sizes.
 /// * `causal`: A position sees only earlier ones.
 /// * `bias`: 1 or 0.
-/// * `dropout`: Of the attention weights.
+/// * `dropout`: The rate of the dropout of attention weights.
 ///
 /// Gives: The module.
 ///
@@ -116,7 +116,7 @@ pub fn attention(embed_dim: i64, num_heads: i64, causal: Causal, bias: Bias, dro
 /// * `hidden_size`: Sizes.
 /// * `intermediate_size`: Sizes.
 /// * `num_experts`: The number of experts.
-/// * `experts_per_token`: Of each token, in \[1, num_experts\].
+/// * `experts_per_token`: The number of experts that each token takes, in \[1, num_experts\].
 /// * `balance_rate`: By how much the bias of an expert, which is added to its share where experts are chosen
 ///   and nowhere else, moves after each step of a prepared optimizer, up if it had fewer tokens than the mean
 ///   and down if it had more (DeepSeek-AI, "DeepSeek-V3", 2024), such as 0.001. It is the buffer expert_bias.

@@ -41,7 +41,7 @@ pub fn inference_mode() -> Result<Scope<'static>> {
 }
 
 impl Tensor {
-    /// Mean cross entropy of class scores, with gradients.
+    /// Mean cross entropy of logits, with gradients.
     ///
     /// * `labels`: Int64 \[...\], -100 is left out.
     ///

@@ -239,7 +239,7 @@ impl Optimizer {
     /// * `closure()`: The callback. Evaluates the loss again: zeroes the gradients, runs forward and backward, and
     ///   returns the loss. Gives: The loss.
     ///
-    /// Gives: What the closure gave; `None` when it was not called.
+    /// Gives: The loss that the closure returned; `None` when it was not called.
     ///
     /// # Errors
     /// TypeMismatch, Unsupported, Torch.
@@ -269,7 +269,7 @@ impl Optimizer {
     /// Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is not an
     /// update.
     ///
-    /// Gives: 1 when the latest update was skipped. Waits for a device that has yet to tell.
+    /// Gives: 1 when the latest update was skipped. Waits for the device where the result is not known yet.
     #[inline]
     pub fn step_was_skipped(&self) -> bool {
         unsafe { sys::accel_optimizer_step_was_skipped(self.as_raw()) == 1 }
@@ -318,7 +318,7 @@ impl Optimizer {
     /// Changes a setting of a group, for all further steps.
     ///
     /// * `group`: From 0.
-    /// * `name`: As above; "lr" and "weight_decay" too.
+    /// * `name`: See above; "lr" and "weight_decay" too.
     /// * `value`: Within the bounds of the option.
     ///
     /// # Errors
@@ -352,7 +352,7 @@ impl Optimizer {
 
     /// Takes back the state of an optimizer.
     ///
-    /// * `state_dict`: As [`Optimizer::state_dict`](crate::Optimizer::state_dict) returns it; copied.
+    /// * `state_dict`: A state dict in the form of [`Optimizer::state_dict`](crate::Optimizer::state_dict); copied.
     ///
     /// # Errors
     /// InvalidArgument, ShapeMismatch.
@@ -409,11 +409,11 @@ impl Scheduler {
 
     /// Multiplies by gamma every step_size steps.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `step_size`: At least 1.
     /// * `gamma`: The factor.
     ///
-    /// Gives: As above.
+    /// Gives: See above.
     ///
     /// # Errors
     /// InvalidArgument.
@@ -424,12 +424,12 @@ impl Scheduler {
 
     /// Rises linearly for warmup_steps, then falls along half a cosine to min_factor at total_steps.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `warmup_steps`: Steps.
     /// * `total_steps`: Steps.
-    /// * `min_factor`: Of the initial rate.
+    /// * `min_factor`: The lowest factor of the initial rate.
     ///
-    /// Gives: As above.
+    /// Gives: See above.
     ///
     /// # Errors
     /// InvalidArgument.
@@ -442,11 +442,11 @@ impl Scheduler {
 
     /// Rises linearly for warmup_steps, then falls linearly to 0 at total_steps.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `warmup_steps`: Steps.
     /// * `total_steps`: Steps.
     ///
-    /// Gives: As above.
+    /// Gives: See above.
     ///
     /// # Errors
     /// InvalidArgument.
@@ -460,12 +460,12 @@ impl Scheduler {
     /// Rises linearly for warmup_steps, then falls num_cycles times along half a cosine to 0, each time from the
     /// full rate.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `warmup_steps`: Steps.
     /// * `total_steps`: Steps.
     /// * `num_cycles`: At least 1.
     ///
-    /// Gives: As above.
+    /// Gives: See above.
     ///
     /// # Errors
     /// InvalidArgument.
@@ -478,10 +478,10 @@ impl Scheduler {
 
     /// Rises linearly for warmup_steps, and stays.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `warmup_steps`: Steps.
     ///
-    /// Gives: As above.
+    /// Gives: See above.
     ///
     /// # Errors
     /// InvalidArgument.
@@ -492,11 +492,11 @@ impl Scheduler {
 
     /// Rises linearly for warmup_steps, then falls as 1 / sqrt((step + timescale - warmup_steps) / timescale).
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `warmup_steps`: Steps.
     /// * `timescale`: `None`: warmup_steps, or 10000 without a warm-up.
     ///
-    /// Gives: As above.
+    /// Gives: See above.
     ///
     /// # Errors
     /// InvalidArgument.
@@ -509,11 +509,11 @@ impl Scheduler {
 
     /// Multiplies by gamma at each milestone.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `milestones`: Steps, in any order; a repeated one counts twice.
     /// * `gamma`: The factor.
     ///
-    /// Gives: As above.
+    /// Gives: See above.
     ///
     /// # Errors
     /// InvalidArgument.
@@ -526,11 +526,11 @@ impl Scheduler {
 
     /// The initial rate times factor for total_iters steps, then the initial rate.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `factor`: Above 0, at most 1.
     /// * `total_iters`: At least 1.
     ///
-    /// Gives: As above.
+    /// Gives: See above.
     ///
     /// # Errors
     /// InvalidArgument.
@@ -541,12 +541,12 @@ impl Scheduler {
 
     /// From start_factor to end_factor of the initial rate in total_iters steps, along a line.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `start_factor`: Above 0, at most 1.
     /// * `end_factor`: 0 to 1.
     /// * `total_iters`: At least 1.
     ///
-    /// Gives: As above.
+    /// Gives: See above.
     ///
     /// # Errors
     /// InvalidArgument.
@@ -559,10 +559,10 @@ impl Scheduler {
 
     /// Multiplies by gamma in each step.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `gamma`: The factor.
     ///
-    /// Gives: As above.
+    /// Gives: See above.
     ///
     /// # Errors
     /// InvalidArgument.
@@ -573,11 +573,11 @@ impl Scheduler {
 
     /// The initial rate times (1 - step / total_iters) to the power, and 0 from total_iters on.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `total_iters`: At least 1.
     /// * `power`: Not negative.
     ///
-    /// Gives: As above.
+    /// Gives: See above.
     ///
     /// # Errors
     /// InvalidArgument.
@@ -589,11 +589,11 @@ impl Scheduler {
     /// From the initial rate to eta_min in t_max steps along half a cosine, and back in the next t_max (Loshchilov,
     /// Hutter, 2017, without the restarts).
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `t_max`: At least 1.
     /// * `eta_min`: The lowest rate.
     ///
-    /// Gives: As above.
+    /// Gives: See above.
     ///
     /// # Errors
     /// InvalidArgument.
@@ -605,12 +605,12 @@ impl Scheduler {
     /// From the initial rate to eta_min along half a cosine, again and again: in t_0 steps, then in t_0 * t_mult,
     /// ... (Loshchilov, Hutter, "SGDR", 2017).
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `t_0`: At least 1.
     /// * `t_mult`: At least 1.
     /// * `eta_min`: The lowest rate.
     ///
-    /// Gives: As above.
+    /// Gives: See above.
     ///
     /// # Errors
     /// InvalidArgument.
@@ -663,7 +663,7 @@ impl Scheduler {
     /// Reduces the rates when a metric does not get better any more. It steps with [`Scheduler::step_metric`](crate::Scheduler::step_metric)
     /// only.
     ///
-    /// * `optimizer`: As above.
+    /// * `optimizer`: See above.
     /// * `options`: `None`: defaults.
     ///
     /// Gives: The scheduler.
@@ -688,7 +688,7 @@ impl Scheduler {
 
     /// One step on with what was measured. A prepared scheduler steps once, however many ranks there are.
     ///
-    /// * `metric`: The same on all ranks. NaN is not an improvement.
+    /// * `metric`: The metric, equal on all ranks. NaN is not an improvement.
     ///
     /// # Errors
     /// InvalidState.
@@ -735,7 +735,7 @@ impl Scheduler {
     /// Takes back where a scheduler stood. Its settings stay as they were made: a setting that differs is reported
     /// as a warning.
     ///
-    /// * `state_dict`: As above, or as torch made it.
+    /// * `state_dict`: See above, or as torch made it.
     ///
     /// # Errors
     /// InvalidArgument.

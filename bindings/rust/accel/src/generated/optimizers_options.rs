@@ -16,43 +16,43 @@ crate::configuration::builder! {
 }
 
 impl AdamOptions {
-    /// In \[0, inf). Default 1e-3.
+    /// The learning rate. In \[0, inf). Default 1e-3.
     pub fn lr(mut self, lr: f64) -> Self {
         self.0.lr = lr;
         self
     }
 
-    /// In \[0, 1). Default 0.9.
+    /// The decay of the mean of gradients. In \[0, 1). Default 0.9.
     pub fn beta1(mut self, beta1: f64) -> Self {
         self.0.beta1 = beta1;
         self
     }
 
-    /// In \[0, 1). Default 0.999.
+    /// The decay of the mean of squared gradients. In \[0, 1). Default 0.999.
     pub fn beta2(mut self, beta2: f64) -> Self {
         self.0.beta2 = beta2;
         self
     }
 
-    /// In \[0, inf). Default 1e-8.
+    /// Added to the denominator. In \[0, inf). Default 1e-8.
     pub fn eps(mut self, eps: f64) -> Self {
         self.0.eps = eps;
         self
     }
 
-    /// In \[0, inf). Default: 0 for Adam, 0.01 for AdamW.
+    /// The weight decay. In \[0, inf). Default: 0 for Adam, 0.01 for AdamW.
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.0.weight_decay = weight_decay;
         self
     }
 
-    /// Default false.
+    /// Divides by the largest mean of squared gradients so far. Default false.
     pub fn amsgrad(mut self, amsgrad: bool) -> Self {
         self.0.amsgrad = amsgrad.into();
         self
     }
 
-    /// Default false.
+    /// Maximizes the objective. Default false.
     pub fn maximize(mut self, maximize: bool) -> Self {
         self.0.maximize = maximize.into();
         self
@@ -72,37 +72,37 @@ crate::configuration::builder! {
 }
 
 impl SgdOptions {
-    /// In \[0, inf). Default 1e-3.
+    /// The learning rate. In \[0, inf). Default 1e-3.
     pub fn lr(mut self, lr: f64) -> Self {
         self.0.lr = lr;
         self
     }
 
-    /// In \[0, inf). Default 0.
+    /// The momentum. In \[0, inf). Default 0.
     pub fn momentum(mut self, momentum: f64) -> Self {
         self.0.momentum = momentum;
         self
     }
 
-    /// In \[0, inf). Default 0.
+    /// The dampening of the momentum. In \[0, inf). Default 0.
     pub fn dampening(mut self, dampening: f64) -> Self {
         self.0.dampening = dampening;
         self
     }
 
-    /// In \[0, inf). Default 0.
+    /// The weight decay. In \[0, inf). Default 0.
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.0.weight_decay = weight_decay;
         self
     }
 
-    /// Default false.
+    /// Nesterov momentum. Default false.
     pub fn nesterov(mut self, nesterov: bool) -> Self {
         self.0.nesterov = nesterov.into();
         self
     }
 
-    /// Default false.
+    /// Maximizes the objective. Default false.
     pub fn maximize(mut self, maximize: bool) -> Self {
         self.0.maximize = maximize.into();
         self
@@ -122,37 +122,37 @@ crate::configuration::builder! {
 }
 
 impl AdagradOptions {
-    /// In \[0, inf). Default 1e-2.
+    /// The learning rate. In \[0, inf). Default 1e-2.
     pub fn lr(mut self, lr: f64) -> Self {
         self.0.lr = lr;
         self
     }
 
-    /// In \[0, inf). Default 0.
+    /// The decay of the learning rate over the steps. In \[0, inf). Default 0.
     pub fn lr_decay(mut self, lr_decay: f64) -> Self {
         self.0.lr_decay = lr_decay;
         self
     }
 
-    /// In \[0, inf). Default 0.
+    /// The weight decay. In \[0, inf). Default 0.
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.0.weight_decay = weight_decay;
         self
     }
 
-    /// In \[0, inf). Default 0.
+    /// The initial sum of squared gradients. In \[0, inf). Default 0.
     pub fn initial_accumulator_value(mut self, initial_accumulator_value: f64) -> Self {
         self.0.initial_accumulator_value = initial_accumulator_value;
         self
     }
 
-    /// In \[0, inf). Default 1e-10.
+    /// Added to the denominator. In \[0, inf). Default 1e-10.
     pub fn eps(mut self, eps: f64) -> Self {
         self.0.eps = eps;
         self
     }
 
-    /// Default false.
+    /// Maximizes the objective. Default false.
     pub fn maximize(mut self, maximize: bool) -> Self {
         self.0.maximize = maximize.into();
         self
@@ -173,43 +173,43 @@ crate::configuration::builder! {
 }
 
 impl RmspropOptions {
-    /// In \[0, inf). Default 1e-2.
+    /// The learning rate. In \[0, inf). Default 1e-2.
     pub fn lr(mut self, lr: f64) -> Self {
         self.0.lr = lr;
         self
     }
 
-    /// In \[0, inf). Default 0.99.
+    /// The decay of the mean of squared gradients. In \[0, inf). Default 0.99.
     pub fn alpha(mut self, alpha: f64) -> Self {
         self.0.alpha = alpha;
         self
     }
 
-    /// In \[0, inf). Default 1e-8.
+    /// Added to the denominator. In \[0, inf). Default 1e-8.
     pub fn eps(mut self, eps: f64) -> Self {
         self.0.eps = eps;
         self
     }
 
-    /// In \[0, inf). Default 0.
+    /// The weight decay. In \[0, inf). Default 0.
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.0.weight_decay = weight_decay;
         self
     }
 
-    /// In \[0, inf). Default 0.
+    /// The momentum. In \[0, inf). Default 0.
     pub fn momentum(mut self, momentum: f64) -> Self {
         self.0.momentum = momentum;
         self
     }
 
-    /// Default false.
+    /// Subtracts the squared mean of gradients. Default false.
     pub fn centered(mut self, centered: bool) -> Self {
         self.0.centered = centered.into();
         self
     }
 
-    /// Default false.
+    /// Maximizes the objective. Default false.
     pub fn maximize(mut self, maximize: bool) -> Self {
         self.0.maximize = maximize.into();
         self
@@ -229,37 +229,37 @@ crate::configuration::builder! {
 }
 
 impl AdamaxOptions {
-    /// In \[0, inf). Default 2e-3.
+    /// The learning rate. In \[0, inf). Default 2e-3.
     pub fn lr(mut self, lr: f64) -> Self {
         self.0.lr = lr;
         self
     }
 
-    /// In \[0, 1). Default 0.9.
+    /// The decay of the mean of gradients. In \[0, 1). Default 0.9.
     pub fn beta1(mut self, beta1: f64) -> Self {
         self.0.beta1 = beta1;
         self
     }
 
-    /// In \[0, 1). Default 0.999.
+    /// The decay of the largest gradient. In \[0, 1). Default 0.999.
     pub fn beta2(mut self, beta2: f64) -> Self {
         self.0.beta2 = beta2;
         self
     }
 
-    /// In \[0, inf). Default 1e-8.
+    /// Added to the denominator. In \[0, inf). Default 1e-8.
     pub fn eps(mut self, eps: f64) -> Self {
         self.0.eps = eps;
         self
     }
 
-    /// In \[0, inf). Default 0.
+    /// The weight decay. In \[0, inf). Default 0.
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.0.weight_decay = weight_decay;
         self
     }
 
-    /// Default false.
+    /// Maximizes the objective. Default false.
     pub fn maximize(mut self, maximize: bool) -> Self {
         self.0.maximize = maximize.into();
         self
@@ -281,37 +281,37 @@ crate::configuration::builder! {
 }
 
 impl NadamOptions {
-    /// In \[0, inf). Default 2e-3.
+    /// The learning rate. In \[0, inf). Default 2e-3.
     pub fn lr(mut self, lr: f64) -> Self {
         self.0.lr = lr;
         self
     }
 
-    /// In \[0, 1). Default 0.9.
+    /// The decay of the mean of gradients. In \[0, 1). Default 0.9.
     pub fn beta1(mut self, beta1: f64) -> Self {
         self.0.beta1 = beta1;
         self
     }
 
-    /// In \[0, 1). Default 0.999.
+    /// The decay of the mean of squared gradients. In \[0, 1). Default 0.999.
     pub fn beta2(mut self, beta2: f64) -> Self {
         self.0.beta2 = beta2;
         self
     }
 
-    /// In \[0, inf). Default 1e-8.
+    /// Added to the denominator. In \[0, inf). Default 1e-8.
     pub fn eps(mut self, eps: f64) -> Self {
         self.0.eps = eps;
         self
     }
 
-    /// In \[0, inf). Default 0.
+    /// The weight decay. In \[0, inf). Default 0.
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.0.weight_decay = weight_decay;
         self
     }
 
-    /// In \[0, inf). Default 4e-3.
+    /// The decay of the momentum over the steps. In \[0, inf). Default 4e-3.
     pub fn momentum_decay(mut self, momentum_decay: f64) -> Self {
         self.0.momentum_decay = momentum_decay;
         self
@@ -323,7 +323,7 @@ impl NadamOptions {
         self
     }
 
-    /// Default false.
+    /// Maximizes the objective. Default false.
     pub fn maximize(mut self, maximize: bool) -> Self {
         self.0.maximize = maximize.into();
         self
@@ -344,31 +344,31 @@ crate::configuration::builder! {
 }
 
 impl RadamOptions {
-    /// In \[0, inf). Default 1e-3.
+    /// The learning rate. In \[0, inf). Default 1e-3.
     pub fn lr(mut self, lr: f64) -> Self {
         self.0.lr = lr;
         self
     }
 
-    /// In \[0, 1). Default 0.9.
+    /// The decay of the mean of gradients. In \[0, 1). Default 0.9.
     pub fn beta1(mut self, beta1: f64) -> Self {
         self.0.beta1 = beta1;
         self
     }
 
-    /// In \[0, 1). Default 0.999.
+    /// The decay of the mean of squared gradients. In \[0, 1). Default 0.999.
     pub fn beta2(mut self, beta2: f64) -> Self {
         self.0.beta2 = beta2;
         self
     }
 
-    /// In \[0, inf). Default 1e-8.
+    /// Added to the denominator. In \[0, inf). Default 1e-8.
     pub fn eps(mut self, eps: f64) -> Self {
         self.0.eps = eps;
         self
     }
 
-    /// In \[0, inf). Default 0.
+    /// The weight decay. In \[0, inf). Default 0.
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.0.weight_decay = weight_decay;
         self
@@ -380,7 +380,7 @@ impl RadamOptions {
         self
     }
 
-    /// Default false.
+    /// Maximizes the objective. Default false.
     pub fn maximize(mut self, maximize: bool) -> Self {
         self.0.maximize = maximize.into();
         self
@@ -399,31 +399,31 @@ crate::configuration::builder! {
 }
 
 impl LionOptions {
-    /// In \[0, inf). Default 1e-4.
+    /// The learning rate. In \[0, inf). Default 1e-4.
     pub fn lr(mut self, lr: f64) -> Self {
         self.0.lr = lr;
         self
     }
 
-    /// In \[0, 1). Default 0.9.
+    /// The share of the momentum in an update. In \[0, 1). Default 0.9.
     pub fn beta1(mut self, beta1: f64) -> Self {
         self.0.beta1 = beta1;
         self
     }
 
-    /// In \[0, 1). Default 0.99.
+    /// The decay of the momentum. In \[0, 1). Default 0.99.
     pub fn beta2(mut self, beta2: f64) -> Self {
         self.0.beta2 = beta2;
         self
     }
 
-    /// In \[0, inf). Default 0.
+    /// The weight decay. In \[0, inf). Default 0.
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.0.weight_decay = weight_decay;
         self
     }
 
-    /// Default false.
+    /// Maximizes the objective. Default false.
     pub fn maximize(mut self, maximize: bool) -> Self {
         self.0.maximize = maximize.into();
         self
@@ -444,37 +444,37 @@ crate::configuration::builder! {
 }
 
 impl LambOptions {
-    /// In \[0, inf). Default 1e-3.
+    /// The learning rate. In \[0, inf). Default 1e-3.
     pub fn lr(mut self, lr: f64) -> Self {
         self.0.lr = lr;
         self
     }
 
-    /// In \[0, 1). Default 0.9.
+    /// The decay of the mean of gradients. In \[0, 1). Default 0.9.
     pub fn beta1(mut self, beta1: f64) -> Self {
         self.0.beta1 = beta1;
         self
     }
 
-    /// In \[0, 1). Default 0.999.
+    /// The decay of the mean of squared gradients. In \[0, 1). Default 0.999.
     pub fn beta2(mut self, beta2: f64) -> Self {
         self.0.beta2 = beta2;
         self
     }
 
-    /// In \[0, inf). Default 1e-6.
+    /// Added to the denominator. In \[0, inf). Default 1e-6.
     pub fn eps(mut self, eps: f64) -> Self {
         self.0.eps = eps;
         self
     }
 
-    /// In \[0, inf). Default 0.01.
+    /// The weight decay. In \[0, inf). Default 0.01.
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.0.weight_decay = weight_decay;
         self
     }
 
-    /// Default false.
+    /// Maximizes the objective. Default false.
     pub fn maximize(mut self, maximize: bool) -> Self {
         self.0.maximize = maximize.into();
         self
@@ -482,8 +482,8 @@ impl LambOptions {
 }
 
 crate::configuration::builder! {
-    /// Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are kept; names and defaults of
-    /// torch.optim.
+    /// Adafactor (Shazeer, Stern, 2018): of a matrix only means of rows and columns are stored; names and defaults
+    /// of torch.optim.
     #[derive(Clone, Copy)]
     AdafactorOptions(accel_adafactor_options_t = ACCEL_ADAFACTOR_OPTIONS_INIT), (),
     lr: f64 = lr,
@@ -496,7 +496,7 @@ crate::configuration::builder! {
 }
 
 impl AdafactorOptions {
-    /// In \[0, inf). Default 1e-2.
+    /// The learning rate. In \[0, inf). Default 1e-2.
     pub fn lr(mut self, lr: f64) -> Self {
         self.0.lr = lr;
         self
@@ -508,13 +508,13 @@ impl AdafactorOptions {
         self
     }
 
-    /// In \[0, inf). Default: the epsilon of the dtype.
+    /// Added to squared gradients. In \[0, inf). Default: the epsilon of the dtype.
     pub fn eps1(mut self, eps1: f64) -> Self {
         self.0.eps1 = eps1;
         self
     }
 
-    /// In \[0, inf). Default 1e-3.
+    /// The least root mean square of a parameter, which scales its rate. In \[0, inf). Default 1e-3.
     pub fn eps2(mut self, eps2: f64) -> Self {
         self.0.eps2 = eps2;
         self
@@ -526,13 +526,13 @@ impl AdafactorOptions {
         self
     }
 
-    /// In \[0, inf). Default 0.
+    /// The weight decay. In \[0, inf). Default 0.
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.0.weight_decay = weight_decay;
         self
     }
 
-    /// Default false.
+    /// Maximizes the objective. Default false.
     pub fn maximize(mut self, maximize: bool) -> Self {
         self.0.maximize = maximize.into();
         self
@@ -557,19 +557,19 @@ crate::configuration::builder! {
 }
 
 impl MuonOptions {
-    /// In \[0, inf). Default 1e-3.
+    /// The learning rate. In \[0, inf). Default 1e-3.
     pub fn lr(mut self, lr: f64) -> Self {
         self.0.lr = lr;
         self
     }
 
-    /// In \[0, inf). Default 0.1.
+    /// The weight decay. In \[0, inf). Default 0.1.
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.0.weight_decay = weight_decay;
         self
     }
 
-    /// In \[0, inf). Default 0.95.
+    /// The momentum. In \[0, inf). Default 0.95.
     pub fn momentum(mut self, momentum: f64) -> Self {
         self.0.momentum = momentum;
         self
@@ -593,25 +593,25 @@ impl MuonOptions {
         self
     }
 
-    /// In \[0, inf). Default 1e-7.
+    /// Added to the norm of a matrix before it is made orthogonal. In \[0, inf). Default 1e-7.
     pub fn eps(mut self, eps: f64) -> Self {
         self.0.eps = eps;
         self
     }
 
-    /// Default true.
+    /// Nesterov momentum. Default true.
     pub fn nesterov(mut self, nesterov: bool) -> Self {
         self.0.nesterov = nesterov.into();
         self
     }
 
-    /// In \[1, 99\]. Default 5.
+    /// The steps of the Newton-Schulz iteration. In \[1, 99\]. Default 5.
     pub fn ns_steps(mut self, ns_steps: i32) -> Self {
         self.0.ns_steps = ns_steps;
         self
     }
 
-    /// Default `MuonAdjust::Original`.
+    /// The scale of the learning rate by the shape of a matrix. Default `MuonAdjust::Original`.
     pub fn adjust_lr_fn(mut self, adjust_lr_fn: MuonAdjust) -> Self {
         self.0.adjust_lr_fn = adjust_lr_fn.into();
         self
@@ -628,7 +628,7 @@ crate::configuration::builder! {
 }
 
 impl LomoOptions {
-    /// In \[0, inf). Default 1e-3.
+    /// The learning rate. In \[0, inf). Default 1e-3.
     pub fn lr(mut self, lr: f64) -> Self {
         self.0.lr = lr;
         self
@@ -663,13 +663,13 @@ crate::configuration::builder! {
 }
 
 impl AdalomoOptions {
-    /// In \[0, inf). Default 1e-3.
+    /// The learning rate. In \[0, inf). Default 1e-3.
     pub fn lr(mut self, lr: f64) -> Self {
         self.0.lr = lr;
         self
     }
 
-    /// In \[0, inf). Default 0.
+    /// The weight decay. In \[0, inf). Default 0.
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.0.weight_decay = weight_decay;
         self
@@ -727,7 +727,7 @@ crate::configuration::builder! {
 }
 
 impl ScheduleFreeSgdOptions {
-    /// In \[0, inf). Default 1.
+    /// The learning rate. In \[0, inf). Default 1.
     pub fn lr(mut self, lr: f64) -> Self {
         self.0.lr = lr;
         self
@@ -739,7 +739,7 @@ impl ScheduleFreeSgdOptions {
         self
     }
 
-    /// In \[0, inf). Default 0.
+    /// The weight decay. In \[0, inf). Default 0.
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.0.weight_decay = weight_decay;
         self
@@ -763,7 +763,7 @@ impl ScheduleFreeSgdOptions {
         self
     }
 
-    /// Default false.
+    /// Maximizes the objective. Default false.
     pub fn maximize(mut self, maximize: bool) -> Self {
         self.0.maximize = maximize.into();
         self
@@ -786,7 +786,7 @@ crate::configuration::builder! {
 }
 
 impl ScheduleFreeAdamwOptions {
-    /// In \[0, inf). Default 2.5e-3.
+    /// The learning rate. In \[0, inf). Default 2.5e-3.
     pub fn lr(mut self, lr: f64) -> Self {
         self.0.lr = lr;
         self
@@ -804,13 +804,13 @@ impl ScheduleFreeAdamwOptions {
         self
     }
 
-    /// In \[0, inf). Default 1e-8.
+    /// Added to the denominator. In \[0, inf). Default 1e-8.
     pub fn eps(mut self, eps: f64) -> Self {
         self.0.eps = eps;
         self
     }
 
-    /// In \[0, inf). Default 0.
+    /// The weight decay. In \[0, inf). Default 0.
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.0.weight_decay = weight_decay;
         self
@@ -834,7 +834,7 @@ impl ScheduleFreeAdamwOptions {
         self
     }
 
-    /// Default false.
+    /// Maximizes the objective. Default false.
     pub fn maximize(mut self, maximize: bool) -> Self {
         self.0.maximize = maximize.into();
         self
@@ -886,7 +886,7 @@ impl OneCycleOptions {
         self
     }
 
-    /// Default `AnnealStrategy::Cos`.
+    /// The shape of the decay. Default `AnnealStrategy::Cos`.
     pub fn anneal_strategy(mut self, anneal_strategy: AnnealStrategy) -> Self {
         self.0.anneal_strategy = anneal_strategy.into();
         self
@@ -949,7 +949,7 @@ impl CyclicOptions {
         self
     }
 
-    /// Default `CycleMode::Triangular`.
+    /// The form of the cycle. Default `CycleMode::Triangular`.
     pub fn mode(mut self, mode: CycleMode) -> Self {
         self.0.mode = mode.into();
         self
@@ -1001,7 +1001,7 @@ impl PlateauOptions {
         self
     }
 
-    /// In \[0, inf). Default 0.
+    /// The least learning rate. In \[0, inf). Default 0.
     pub fn min_lr(mut self, min_lr: f64) -> Self {
         self.0.min_lr = min_lr;
         self
@@ -1013,13 +1013,13 @@ impl PlateauOptions {
         self
     }
 
-    /// Default `MetricMode::Min`.
+    /// Whether a lower or a higher metric is better. Default `MetricMode::Min`.
     pub fn mode(mut self, mode: MetricMode) -> Self {
         self.0.mode = mode.into();
         self
     }
 
-    /// Default `ThresholdMode::Rel`.
+    /// Whether the threshold is relative or absolute. Default `ThresholdMode::Rel`.
     pub fn threshold_mode(mut self, threshold_mode: ThresholdMode) -> Self {
         self.0.threshold_mode = threshold_mode.into();
         self

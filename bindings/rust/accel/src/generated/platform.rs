@@ -21,7 +21,7 @@ pub fn live_objects() -> i64 {
 /// Why a part is not there, or a type of devices cannot be used: "this LibTorch was built without XPU", "the
 /// plugin of npu is not loaded: ...".
 ///
-/// * `feature`: As for [`accel_is_available`](accel_sys::accel_is_available).
+/// * `feature`: Same as [`accel_is_available`](accel_sys::accel_is_available).
 ///
 /// Gives: One line; empty when it is available.
 ///

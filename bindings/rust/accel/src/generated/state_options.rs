@@ -102,7 +102,7 @@ impl StateOptions {
         self
     }
 
-    /// A short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps.
+    /// A short last window is divided by its own length; 0, as in Accelerate: by gradient_accumulation_steps.
     /// Default false.
     pub fn true_divisor(mut self, true_divisor: bool) -> Self {
         self.0.true_divisor = true_divisor.into();
@@ -130,19 +130,19 @@ impl StateOptions {
         self
     }
 
-    /// In \[1, inf). Default: WORLD_SIZE and its like.
+    /// The number of ranks. In \[1, inf). Default: WORLD_SIZE and its like.
     pub fn num_processes(mut self, num_processes: i32) -> Self {
         self.0.num_processes = num_processes;
         self
     }
 
-    /// In \[0, inf). Default: LOCAL_RANK and its like.
+    /// The rank on this host. In \[0, inf). Default: LOCAL_RANK and its like.
     pub fn local_process_index(mut self, local_process_index: i32) -> Self {
         self.0.local_process_index = local_process_index;
         self
     }
 
-    /// In \[1, inf). Default: LOCAL_WORLD_SIZE and its like.
+    /// The number of ranks on this host. In \[1, inf). Default: LOCAL_WORLD_SIZE and its like.
     pub fn local_num_processes(mut self, local_num_processes: i32) -> Self {
         self.0.local_num_processes = local_num_processes;
         self
@@ -265,7 +265,7 @@ impl StateOptions {
     }
 
     /// Other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels
-    /// DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable
+    /// DEFAULT, cpu_memory CACHED with at most 64 MiB, and no files are written but those that calls name. Variable
     /// ACCEL_EMBEDDED. Default false.
     pub fn embedded(mut self, embedded: bool) -> Self {
         self.0.embedded = embedded.into();

@@ -24,8 +24,8 @@ impl Tensor {
     ///
     /// * `shape`: The sizes.
     /// * `number`: The element.
-    /// * `dtype`: As [`Tensor::empty`](crate::Tensor::empty).
-    /// * `device`: As [`Tensor::empty`](crate::Tensor::empty).
+    /// * `dtype`: Same as [`Tensor::empty`](crate::Tensor::empty).
+    /// * `device`: Same as [`Tensor::empty`](crate::Tensor::empty).
     ///
     /// Gives: The tensor.
     #[inline]
@@ -38,8 +38,8 @@ impl Tensor {
     /// Draws from the standard normal distribution with the default generator.
     ///
     /// * `shape`: The sizes.
-    /// * `dtype`: As [`Tensor::empty`](crate::Tensor::empty).
-    /// * `device`: As [`Tensor::empty`](crate::Tensor::empty).
+    /// * `dtype`: Same as [`Tensor::empty`](crate::Tensor::empty).
+    /// * `device`: Same as [`Tensor::empty`](crate::Tensor::empty).
     ///
     /// Gives: The tensor.
     #[inline]
@@ -107,9 +107,9 @@ impl Tensor {
         made(|out| unsafe { sys::accel_tensor_is_contiguous(self.as_raw(), out) })
     }
 
-    /// Whether gradients are kept.
+    /// Whether gradients are saved in the tensor.
     ///
-    /// Gives: 1 when gradients are kept for it.
+    /// Gives: 1 when gradients are saved in it.
     ///
     /// # Errors
     /// InvalidHandle.
@@ -118,7 +118,7 @@ impl Tensor {
         made(|out| unsafe { sys::accel_tensor_requires_grad(self.as_raw(), out) })
     }
 
-    /// Sets whether gradients are kept.
+    /// Sets whether gradients are saved in the tensor.
     ///
     /// * `requires_grad`: 1 or 0.
     ///
@@ -144,7 +144,7 @@ impl Tensor {
     /// Sets the gradient of a leaf. The tensors share memory afterwards. Models that are prepared for several ranks
     /// keep the memory of their gradients: there change what [`Tensor::grad`](crate::Tensor::grad) returns.
     ///
-    /// * `gradient`: Of the same shape, dtype and device; `None` takes the gradient away.
+    /// * `gradient`: A tensor of the same shape, dtype and device; `None` takes the gradient away.
     ///
     /// # Errors
     /// TypeMismatch, ShapeMismatch, InvalidState.
@@ -199,7 +199,7 @@ impl Tensor {
 
     /// Returns the same elements outside of autograd.
     ///
-    /// Gives: The same memory outside of autograd.
+    /// Gives: A tensor that shares the memory, outside of autograd.
     ///
     /// # Errors
     /// InvalidHandle.

@@ -4,12 +4,12 @@ use super::*;
 
 impl State {
     /// Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were
-    /// running end first. log_with knows the engine's trackers and those that were added; "wandb" and the
-    /// reference's other trackers that are packages of Python are left out, with a warning in the log, as is a
-    /// tracker whose server cannot be reached.
+    /// running end first. log_with knows the engine's trackers and those that were added; "wandb" and Accelerate's
+    /// other trackers that are packages of Python are left out, with a warning in the log, as is a tracker whose
+    /// server cannot be reached.
     ///
     /// * `project_name`: The project. Characters that no file name may have become "_" in the folder's.
-    /// * `config`: What the run was started with: a map, of any depth, which the trackers store; `None`: nothing.
+    /// * `config`: The settings of the run: a map, of any depth, which the trackers store; `None`: nothing.
     /// * `init_kwargs`: A map from a tracker's name to a map of its own options, see docs/observability.md; `None`:
     ///   none.
     /// * `options`: `None`: defaults.
@@ -30,7 +30,7 @@ impl State {
 
     /// Hands the values of a step to every tracker. Takes microseconds: a thread writes them.
     ///
-    /// * `values`: A map from names to values. Numbers that are not finite are kept as such.
+    /// * `values`: A map from names to values. Numbers that are not finite are written as such.
     /// * `step`: ACCEL_NO_STEP: none.
     /// * `log_kwargs`: A map from a tracker's name to a map that its callback gets; `None`: none.
     ///
@@ -96,7 +96,7 @@ impl State {
     /// Hands a file, or all files of a folder, to the trackers that keep such.
     ///
     /// * `path`: A file or a folder. It must stay until [`State::flush_trackers`](crate::State::flush_trackers).
-    /// * `name`: Under which it is kept; `None`: as the file is named.
+    /// * `name`: The name that it is stored under; `None`: the name of the file.
     ///
     /// # Errors
     /// NotFound.
@@ -187,7 +187,7 @@ impl State {
     ///
     /// * `reset`: The next mean begins here.
     ///
-    /// Gives: The same on all ranks.
+    /// Gives: The report, equal on all ranks.
     ///
     /// # Errors
     /// Timeout, Cancelled, PeerLost, CollectiveMismatch.
@@ -212,7 +212,7 @@ impl State {
     /// * `flops_per_token`: Floating point operations of forward and backward, as the model needs them: 6 for each
     ///   parameter of a transformer, and 12 x layers x width x length for attention, is the usual estimate
     ///   (Chowdhery et al., PaLM, 2022, appendix B).
-    /// * `peak_flops_per_second`: Of this rank's device.
+    /// * `peak_flops_per_second`: The peak of this rank's device.
     ///
     /// # Errors
     /// InvalidArgument.
@@ -250,7 +250,7 @@ pub fn available_trackers() -> Result<Value> {
 
 /// A step report as a table for people: a line a rank, milliseconds and percent.
 ///
-/// * `report`: Of [`State::step_report`](crate::State::step_report) or [`State::step_report_of_ranks`](crate::State::step_report_of_ranks).
+/// * `report`: A report of [`State::step_report`](crate::State::step_report) or [`State::step_report_of_ranks`](crate::State::step_report_of_ranks).
 ///
 /// Gives: The text.
 ///
@@ -267,7 +267,7 @@ pub fn step_report_table(report: &Value) -> Result<String> {
 /// the next tensor, "reused": how often a tensor found a block waiting, "mapped": how often not}}. All 0 where
 /// the memory is LibTorch's.
 ///
-/// * `reset_peak`: Most_in_use begins again at in_use, after it has been told.
+/// * `reset_peak`: Most_in_use begins again at in_use, after it has been returned.
 ///
 /// Gives: The report.
 #[inline]
@@ -421,7 +421,7 @@ impl StateReader {
 
     /// Opens a progress bar on stderr, below those that are open.
     ///
-    /// * `label`: What stands before it; may be empty.
+    /// * `label`: The text before the bar; may be empty.
     /// * `total`: How many there are; `None`: unknown.
     /// * `options`: `None`: defaults.
     ///
@@ -441,7 +441,7 @@ impl StateReader {
 
     /// Opens a progress bar on stderr, below those that are open.
     ///
-    /// * `label`: What stands before it; may be empty.
+    /// * `label`: The text before the bar; may be empty.
     /// * `total`: How many there are; `None`: unknown.
     /// * `options`: `None`: defaults.
     /// * `show(line, is_last)`: Gets the lines instead of stderr, in [`ProgressBar::inc`](crate::ProgressBar::inc) and
@@ -628,7 +628,7 @@ impl Profile {
 
     /// Key averages as a table for people.
     ///
-    /// * `averages`: Of [`Profile::key_averages`](crate::Profile::key_averages).
+    /// * `averages`: A value of [`Profile::key_averages`](crate::Profile::key_averages).
     /// * `sort_by`: A number of its entries: "self_cpu_us", "cpu_us", "count", "self_cpu_memory", "flops",
     ///   "device_us", "bytes".
     /// * `row_limit`: Lines; false: all.

@@ -56,8 +56,8 @@ pub fn get_shape(value: &Value) -> Result<Value> {
 }
 
 /// Describes a tree: each tensor becomes one of the same shape and dtype on the device "meta", which has no
-/// memory. [`initialize_tensors`](crate::initialize_tensors) makes a like tree from it, so that rank 0 can tell others what they are
-/// to receive.
+/// memory. [`initialize_tensors`](crate::initialize_tensors) makes a like tree from it, so that rank 0 can describe to others what
+/// they are to receive.
 ///
 /// * `value`: A tensor or a tree of tensors.
 ///
@@ -73,7 +73,7 @@ pub fn get_data_structure(value: &Value) -> Result<Value> {
 
 /// A tree of new tensors on the CPU, whose elements are not initialised.
 ///
-/// * `structure`: What [`get_data_structure`](crate::get_data_structure) returned, or any tree of tensors.
+/// * `structure`: A tree of [`get_data_structure`](crate::get_data_structure), or any tree of tensors.
 ///
 /// Gives: The new tree.
 ///
@@ -161,7 +161,7 @@ pub fn device_empty_cache(device: Device) -> Result<()> {
 ///
 /// Gives: A map with "allocated" and "peak_allocated" (by tensors), "reserved" and "peak_reserved" (by the
 /// allocator, which keeps memory for later tensors), and "free" and "total" (of the device), which are NONE
-/// when it does not tell.
+/// when the device does not report them.
 ///
 /// # Errors
 /// InvalidArgument, Unsupported.
@@ -183,8 +183,8 @@ pub fn device_reset_peak_memory(device: Device) -> Result<()> {
 /// * `device`: The device.
 ///
 /// Gives: A map: "name" ("cuda:0"), "type" ("cuda"), "index", "count" (of devices of the type), "total_memory"
-/// (bytes, NONE when it does not tell), "dtypes" (a list of the names of those that it computes with; all when
-/// it does not tell).
+/// (bytes, NONE when it is not reported), "dtypes" (a list of the names of those that it computes with; all
+/// when they are not reported).
 ///
 /// # Errors
 /// InvalidArgument, Unsupported.
@@ -197,8 +197,8 @@ impl Value {
     /// Applies a function to each tensor of a tree; other leaves stay.
     ///
     /// * `error_on_other_type`: A leaf that is not a tensor is a TYPE_MISMATCH.
-    /// * `function(tensor)`: What is applied. Called for each tensor. `tensor`: Borrowed for the call. Gives: An
-    ///   owned handle that takes its place.
+    /// * `function(tensor)`: The function that is applied. Called for each tensor. `tensor`: Borrowed for the call.
+    ///   Gives: An owned handle that takes its place.
     ///
     /// Gives: The new tree.
     #[inline]
@@ -239,7 +239,7 @@ impl Value {
     }
 
     /// Zeros behind each tensor, so that processes can share it equally: up to the next multiple of their number.
-    /// (The reference adds another number of rows for many sizes.).
+    /// (Accelerate adds another number of rows for many sizes.).
     ///
     /// * `num_processes`: By what the size is to be divided; at least 1.
     /// * `dim`: Which size; negative numbers count from the last.
