@@ -48,14 +48,13 @@ _HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, In
 
 
 class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
-    """What a training program holds. Settings that are not given come from the launcher (ACCELERATE_*), then from the defaults.
+    """What a training program holds. Settings that are not given come from the launcher (ACCELERATE_*), else defaults.
 
-    Of the engine, beyond the reference: true_divisor, keep_output_dtype, scheduler_steps_per_update, num_threads, cpu_kernels ("auto",
-    "default", "onednn"), cpu_memory ("auto", "default", "cached"), cpu_memory_kept (bytes), torch_device ("cpu", "cuda:1"),
-    device_plugins (libraries that register devices, joined by colons), cpu_affinity and fused_optimizers (False: optimizers of torch compute
-    their updates themselves). fsdp_plugin and deepspeed_plugin, one
-    or several by name, say how models are sharded, and parallelism_config how they are split; torch_tp_plugin is its former name.
-    megatron_lm_plugin says both, in Megatron-LM's words.
+    Beyond the reference: true_divisor, keep_output_dtype, scheduler_steps_per_update, num_threads, cpu_kernels ("auto", "default",
+    "onednn"), cpu_memory ("auto", "default", "cached"), cpu_memory_kept (bytes), torch_device ("cpu", "cuda:1"), device_plugins,
+    cpu_affinity, verify_replicas_every and fused_optimizers (False: torch computes updates). fsdp_plugin and
+    deepspeed_plugin, one or several by name, say how models are sharded, and parallelism_config how they are split; torch_tp_plugin is its
+    former name. megatron_lm_plugin says both, in Megatron-LM's words.
     """
 
     def __init__(self, device_placement: bool = True, split_batches: "bool | None" = None, mixed_precision: "str | None" = None,
@@ -70,7 +69,7 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
                  keep_output_dtype: "bool | None" = None, scheduler_steps_per_update: "bool | None" = None, num_threads: "int | None" = None,
                  cpu_kernels: "str | None" = None, cpu_memory: "str | None" = None, cpu_memory_kept: "int | None" = None,
                  torch_device: "str | None" = None, device_plugins: "str | None" = None, cpu_affinity: "bool | None" = None,
-                 fused_optimizers: bool = True):
+                 fused_optimizers: bool = True, verify_replicas_every: "int | None" = None):
         megatron_lm_plugin, fsdp_plugin, parallelism_config = megatron_layout.choose(
             megatron_lm_plugin, fsdp_plugin, parallelism_config, deepspeed_plugin or deepspeed_plugins, torch_tp_plugin)
         sharded_by, mixed_precision = sharding_choice.choose(fsdp_plugin, deepspeed_plugin, deepspeed_plugins, mixed_precision)
@@ -94,7 +93,7 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
             step_scheduler_with_optimizer=None if step_scheduler_with_optimizer else False, true_divisor=true_divisor,
             keep_output_dtype=keep_output_dtype, num_threads=num_threads, cpu_kernels=choice("cpu_kernels", cpu_kernels, ("auto", "default", "onednn")),
             cpu_memory=choice("cpu_memory", cpu_memory, ("auto", "default", "cached")), cpu_memory_kept=cpu_memory_kept,
-            torch_device=torch_device, device_plugins=device_plugins, cpu_affinity=cpu_affinity,
+            torch_device=torch_device, device_plugins=device_plugins, cpu_affinity=cpu_affinity, verify_replicas_every=verify_replicas_every,
             dynamo_plugin=dynamo_plugin, parallelism_config=parallelism_config, megatron_lm_plugin=megatron_lm_plugin,
             scheduler_steps=capi.ACCEL_SCHEDULER_STEPS_PER_UPDATE if scheduler_steps_per_update else None,
             **({} if group is None else group.to_engine()), **accumulation)

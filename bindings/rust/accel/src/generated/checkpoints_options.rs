@@ -96,8 +96,8 @@ impl ProjectOptions {
         self
     }
 
-    /// Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In
-    /// \[1, inf). Default: all are kept.
+    /// Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete, but
+    /// not the last one on which all ranks agreed ([`accel_verify_replicas`](accel_sys::accel_verify_replicas)). In \[1, inf). Default: all are kept.
     pub fn total_limit(mut self, total_limit: i64) -> Self {
         self.0.total_limit = total_limit;
         self
