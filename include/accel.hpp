@@ -3227,6 +3227,15 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out.string();
   }
 
+  // Compares the bits of the parameters and optimizer states of everything that is prepared over the ranks that must
+  // have equal ones, which finds silent corruption by a bad core or memory: all ranks under data parallelism, those
+  // along the other axes where models are sharded, split or in stages.
+  std::int32_t verify_replicas() {
+    std::int32_t out = 0;
+    detail::check(accel_verify_replicas(get(), &out));
+    return out;
+  }
+
   // Parameters of sharded models show their whole values inside, for the program to read or change; not for a forward
   // or backward.
   Scope gathered_parameters(const std::vector<Tensor>& parameters, std::int32_t modifier_rank) {

@@ -2148,6 +2148,10 @@ static inline accel_status_t go_accel_describe(accel_state_t *state, accel_buffe
   return go_checked(accel_describe(state, out), failure);
 }
 
+static inline accel_status_t go_accel_verify_replicas(accel_state_t *state, int32_t *out, go_failure *failure) {
+  return go_checked(accel_verify_replicas(state, out), failure);
+}
+
 static inline accel_status_t go_accel_gathered_parameters_begin(accel_state_t *state, accel_tensor_t *const *parameters, size_t n_parameters, int32_t modifier_rank, accel_scope_t **out, go_failure *failure) {
   return go_checked(accel_gathered_parameters_begin(state, parameters, n_parameters, modifier_rank, out), failure);
 }
@@ -3457,7 +3461,7 @@ const ErrorOutOfMemory Status = -13
 // ErrorIO: a file could not be read or written
 const ErrorIO Status = -20
 
-// ErrorCorrupt: a file is not what it should be
+// ErrorCorrupt: a file, or the memory of a rank, is not what it should be
 const ErrorCorrupt Status = -21
 
 // ErrorTimeout: the other ranks did not answer in time
@@ -5026,6 +5030,10 @@ type StateOptions struct {
 	// the state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's
 	// own, or else "staged"
 	Backend string
+
+	// Updates of prepared optimizers between two calls of accel_verify_replicas(), which each save makes too; 0:
+	// none. In [0, inf). Variable ACCEL_VERIFY_REPLICAS_EVERY. Default 0
+	VerifyReplicasEvery *int64
 }
 
 func (options *StateOptions) c(given *arguments) *C.accel_state_options_t {
@@ -5132,6 +5140,9 @@ func (options *StateOptions) c(given *arguments) *C.accel_state_options_t {
 		made.expert_parallel_size = C.int32_t(*options.ExpertParallelSize)
 	}
 	made.backend = given.nullable(options.Backend)
+	if options.VerifyReplicasEvery != nil {
+		made.verify_replicas_every = C.int64_t(*options.VerifyReplicasEvery)
+	}
 	return made
 }
 
@@ -8501,8 +8512,9 @@ type ProjectOptions struct {
 	// The folder of the project's logs. Default: as project_dir
 	LoggingDir string
 
-	// Most checkpoints of automatic naming that are retained; the oldest are removed when a new one is complete.
-	// In [1, inf). Default: all are retained
+	// Most checkpoints of automatic naming that are retained; the oldest are removed when a new one is complete,
+	// but not the last one on which all ranks agreed (accel_verify_replicas()). In [1, inf). Default: all are
+	// retained
 	TotalLimit *int64
 
 	// The number of the next checkpoint. In [0, inf). Default 0
@@ -18373,6 +18385,31 @@ func (state *State) Describe() (out string, err error) {
 	return
 }
 
+// VerifyReplicas is accel_verify_replicas. Compares the bits of the parameters and optimizer states of everything
+// that is prepared over the ranks that must have equal ones, which finds silent corruption by a bad core or memory:
+// all ranks under data parallelism, those along the other axes where models are sharded, split or in stages. Each
+// rank sends a digest of 16 bytes; where they differ, the ranks find the one at fault by majority, or by computing
+// their digests again. verify_replicas_every of the state makes this call after that many updates, and before each
+// save. Nothing is compared within uneven inputs, and once local SGD has begun, because the optimizers of the ranks
+// differ then; steps that are replayed do not count.
+//
+//   - state: A state.
+//
+// Returns: ACCEL_OK; CORRUPT on all ranks, with one line that names the rank, its host, the first parameter or
+// optimizer state, and the last checkpoint on which all ranks agreed; INVALID_STATE while ranks differ on purpose;
+// TIMEOUT, PEER_LOST, CANCELLED.
+func (state *State) VerifyReplicas() (out int32, err error) {
+	var cOut C.int32_t
+	var failure C.go_failure
+	code := C.go_accel_verify_replicas(state.c(), &cOut, &failure)
+	runtime.KeepAlive(state)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = int32(cOut)
+	return
+}
+
 // GatheredParameters is accel_gathered_parameters_begin. Parameters of sharded models show their whole values inside,
 // for the program to read or change; not for a forward or backward. The end of the scope is collective too, and takes
 // the changes of one rank. Parameters that are not sharded are whole anyway, and only get that rank's values at the
@@ -19661,8 +19698,8 @@ func (state *State) Project() (out any, err error) {
 //
 // Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder
 // and automatic naming; INVALID_STATE while another save is under way, if so asked for; UNSUPPORTED for models where
-// the mesh has a pipeline or tensor axis; CORRUPT for copies of a parameter that differ, of stages on several ranks;
-// the error of an asynchronous save before this one.
+// the mesh has a pipeline or tensor axis; CORRUPT for copies of a parameter that differ, of stages on several ranks,
+// or for what accel_verify_replicas() finds; the error of an asynchronous save before this one.
 func (state *State) SaveState(folder string, options *SaveStateOptions) error {
 	var given arguments
 	defer given.end()

@@ -54,6 +54,20 @@ accel_sharded_modules(const accel_module_t *module, accel_value_t *ACCEL_OWNED o
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_describe(accel_state_t *state, accel_buffer_t *ACCEL_OWNED out);
 
+/** Compares the bits of the parameters and optimizer states of everything that is prepared over the ranks that must have
+ * equal ones, which finds silent corruption by a bad core or memory: all ranks under data parallelism, those along the other
+ * axes where models are sharded, split or in stages. Each rank sends a digest of 16 bytes; where they differ, the ranks find
+ * the one at fault by majority, or by computing their digests again. verify_replicas_every of the state makes this call
+ * after that many updates, and before each save. Nothing is compared within uneven inputs, and once local SGD has begun, because
+ * the optimizers of the ranks differ then; steps that are replayed do not count.
+ * @param state A state.
+ * @param out The number of ranks that must have what this rank has, with itself; 1: nothing was compared.
+ * @return ACCEL_OK; CORRUPT on all ranks, with one line that names the rank, its host, the first parameter or optimizer
+ *   state, and the last checkpoint on which all ranks agreed; INVALID_STATE while ranks differ on purpose; TIMEOUT,
+ *   PEER_LOST, CANCELLED.
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_verify_replicas(accel_state_t *state, int32_t *out);
+
 /** Parameters of sharded models show their whole values inside, for the program to read or change; not for a forward or
  * backward. The end of the scope is collective too, and takes the changes of one rank. Parameters that are not sharded are
  * whole anyway, and only get that rank's values at the end.

@@ -152,8 +152,9 @@ typedef struct accel_project_options {
   size_t struct_size;
   const char *project_dir;                  /* The folder of the project. Default: none */
   const char *logging_dir;                  /* The folder of the project's logs. Default: as project_dir */
-  int64_t total_limit;                      /* Most checkpoints of automatic naming that are retained; the oldest are
-                                             * removed when a new one is complete. In [1, inf). Default: all are retained */
+  int64_t total_limit;                      /* Most checkpoints of automatic naming that are retained; the oldest are removed
+                                             * when a new one is complete, but not the last one on which all ranks
+                                             * agreed (accel_verify_replicas()). In [1, inf). Default: all are retained */
   int64_t iteration;                        /* The number of the next checkpoint. In [0, inf). Default 0 */
   accel_flag_t automatic_checkpoint_naming; /* 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir.
                                              * Default 0 */
@@ -172,8 +173,9 @@ accel_set_project(accel_state_t *state, const accel_project_options_t *options);
 /** The project of a state.
  * @param state A state.
  * @param out A map with the fields of accel_project_options_t, NONE for what there is not; "checkpoint", the folder that
- *   was saved or loaded last, an asynchronous save once it is known to be complete; "next_checkpoint", the name that
- *   automatic naming gives.
+ *   was saved or loaded last, an asynchronous save once it is known to be complete; "agreed_checkpoint", the last
+ *   of these behind which accel_verify_replicas() found all ranks equal; "next_checkpoint", the name that automatic naming
+ *   gives.
  * @return ACCEL_OK.
  * @threads any
  * @accelerate project_dir, logging_dir, save_iteration, project_configuration */
@@ -215,8 +217,8 @@ typedef struct accel_save_state_options {
  * @param options NULL: defaults.
  * @return ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder
  *   and automatic naming; INVALID_STATE while another save is under way, if so asked for; UNSUPPORTED for models where the
- *   mesh has a pipeline or tensor axis; CORRUPT for copies of a parameter that differ, of stages on several ranks; the error of
- *   an asynchronous save before this one.
+ *   mesh has a pipeline or tensor axis; CORRUPT for copies of a parameter that differ, of stages on several ranks, or for
+ *   what accel_verify_replicas() finds; the error of an asynchronous save before this one.
  * @threads collective, waits
  * @accelerate save_state */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

@@ -67,7 +67,7 @@ typedef int32_t accel_status_t;
 #define ACCEL_ERROR_OUT_OF_MEMORY (-13) /* of the host or the device */
 /* The outside world. */
 #define ACCEL_ERROR_IO (-20) /* a file could not be read or written */
-#define ACCEL_ERROR_CORRUPT (-21) /* a file is not what it should be */
+#define ACCEL_ERROR_CORRUPT (-21) /* a file, or the memory of a rank, is not what it should be */
 /* The process group: make a new state, except after a mismatch. */
 #define ACCEL_ERROR_TIMEOUT (-30) /* the other ranks did not answer in time */
 #define ACCEL_ERROR_CANCELLED (-31) /* another rank, or this one, gave the group up */

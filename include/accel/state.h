@@ -144,6 +144,9 @@ typedef struct accel_state_options {
                                              * several ranks may share a GPU. A name without a device is for the device of the
                                              * state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for
                                              * accelerators "nccl", the plugin's own, or else "staged" */
+  int64_t verify_replicas_every;            /* Updates of prepared optimizers between two calls of accel_verify_replicas(),
+                                             * which each save makes too; 0: none. In [0, inf). Variable
+                                             * ACCEL_VERIFY_REPLICAS_EVERY. Default 0 */
 } accel_state_options_t;
 
 /** Joins the job: finds rank, device and precision, and connects the ranks when there are several. Several states in

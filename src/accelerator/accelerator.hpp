@@ -63,7 +63,7 @@ class Accelerator {
   LossBackward backward_{state_, prepared_};
   const GradientClipping clipping_{state_, prepared_};
   TrainingCheckpoints checkpoints_{state_, prepared_};
-  ProjectCheckpoints projects_{state_, checkpoints_};
+  ProjectCheckpoints projects_{state_, checkpoints_, preparation_.replicas()};
   const PreparedFiles files_{state_, prepared_, checkpoints_};
   Randomness randomness_{state_};
   StepMeasurement measurement_{state_};

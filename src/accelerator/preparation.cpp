@@ -271,6 +271,9 @@ std::shared_ptr<optim::Optimizer> Preparation::prepare_optimizer(std::shared_ptr
       std::move(optimizer), state_.gradient_state(), prepared_.grad_scaler, state_.communicator()->step_times(),
       prepared_.placed, step_clipping_, exchange_check_, prepared_.optimizers.size(), expert_balance_, fp8_scales_,
       state_.device());
+  prepared->set_after_update([check = std::weak_ptr<ReplicaCheck>(replica_check_)] {
+    if (const auto open = check.lock()) open->count_update();
+  });
   prepared_.optimizers.push_back(prepared);
   return prepared;
 }

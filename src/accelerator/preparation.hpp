@@ -10,6 +10,7 @@
 
 #include "accelerator/parameters/prepared_parameters.hpp"
 #include "accelerator/prepared_objects.hpp"
+#include "accelerator/replicas/replica_check.hpp"
 #include "accelerator/steps/exchange_check.hpp"
 #include "accelerator/steps/expert_balance.hpp"
 #include "accelerator/steps/fp8_scales.hpp"
@@ -71,6 +72,8 @@ class Preparation {
   std::shared_ptr<parallel::LocalSgd> begin_local_sgd(const nn::ModulePtr& model, int64_t local_sgd_steps,
                                                       const LocalSgdSettings& settings,
                                                       parallel::CommunicatorPtr gradient_group);
+  // Compares what is prepared over the ranks that must have equal values.
+  ReplicaCheck& replicas() { return *replica_check_; }
 
  private:
   parallel::ModelRanks model_ranks(const FsdpSettings& settings) const;
@@ -87,6 +90,7 @@ class Preparation {
   const std::shared_ptr<ExpertBalance> expert_balance_ = std::make_shared<ExpertBalance>();
   const std::shared_ptr<Fp8Scales> fp8_scales_ = std::make_shared<Fp8Scales>();
   const std::shared_ptr<ExchangeCheck> exchange_check_ = std::make_shared<ExchangeCheck>();
+  const std::shared_ptr<ReplicaCheck> replica_check_ = std::make_shared<ReplicaCheck>(state_, prepared_);
 };
 
 }  // namespace accel::accelerator

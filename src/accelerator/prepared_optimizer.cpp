@@ -18,12 +18,18 @@ PreparedOptimizer::PreparedOptimizer(
 
 bool PreparedOptimizer::step() {
   // Without complete gradients there is no update, so none was skipped: schedulers ask for that.
-  return gradient_state_->sync_gradients() && update_.step();
+  if (!gradient_state_->sync_gradients()) return false;
+  const bool is_updated = update_.step();
+  if (after_update_) after_update_();
+  return is_updated;
 }
 
 bool PreparedOptimizer::step_by(const optim::Closure& closure) {
   update_.require_closures();
-  return gradient_state_->sync_gradients() && update_.step_by(closure);
+  if (!gradient_state_->sync_gradients()) return false;
+  const bool is_updated = update_.step_by(closure);
+  if (after_update_) after_update_();
+  return is_updated;
 }
 
 }  // namespace accel::accelerator

@@ -34,6 +34,9 @@ class PreparedOptimizer final : public optim::Optimizer {
                     std::shared_ptr<const ExpertBalance> balance = nullptr, std::shared_ptr<Fp8Scales> fp8 = nullptr,
                     c10::Device device = c10::kCPU);
 
+  // Called behind each update, with those that were skipped.
+  void set_after_update(std::function<void()> action) { after_update_ = std::move(action); }
+
   bool step() override;
   bool step_by(const optim::Closure& closure) override;
   void train(bool training) override { optimizer_->train(training); }
@@ -86,6 +89,7 @@ class PreparedOptimizer final : public optim::Optimizer {
   std::shared_ptr<optim::Optimizer> optimizer_;
   std::shared_ptr<const state::GradientState> gradient_state_;
   OptimizerUpdate update_;
+  std::function<void()> after_update_;
 };
 
 }  // namespace accel::accelerator

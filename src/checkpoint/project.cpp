@@ -99,12 +99,18 @@ int64_t Project::iteration_after(int64_t loaded) const {
   return std::max(loaded, found.empty() ? loaded : found.back().number) + 1;
 }
 
-void Project::remove_oldest(const std::string& kept, FileSystem& files) const {
+void Project::remove_oldest(const std::string& kept, FileSystem& files, const std::string& agreed) const {
   if (!settings_.automatic_checkpoint_naming || !settings_.total_limit.value) return;
   std::vector<Numbered> found = checkpoints();
   found.erase(std::remove_if(found.begin(), found.end(), [&](const Numbered& one) { return one.path == kept; }),
               found.end());
-  const auto others = static_cast<size_t>(*settings_.total_limit - 1);
+  auto others = static_cast<size_t>(*settings_.total_limit - 1);
+  const auto last_agreed =
+      std::find_if(found.begin(), found.end(), [&](const Numbered& one) { return one.path == agreed; });
+  if (last_agreed != found.end()) {
+    found.erase(last_agreed);
+    if (others > 0) others--;  // a limit of 1 leaves two
+  }
   for (size_t i = 0; i + others < found.size(); i++) {
     const Target target(found[i].path);
     const std::string removed = temporary_sibling(target, /*aside=*/false);

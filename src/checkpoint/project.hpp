@@ -35,9 +35,9 @@ class Project {
   // The number of the next checkpoint after that one was loaded: none that exists.
   int64_t iteration_after(int64_t loaded) const;
 
-  // Removes the oldest checkpoints beyond the limit, but never `kept`, which must be complete. A folder that is being
-  // removed is not visible as a checkpoint.
-  void remove_oldest(const std::string& kept, FileSystem& files = system_files()) const;
+  // Removes the oldest checkpoints beyond the limit, but never `kept`, which must be complete, nor `agreed`, the last
+  // one on which all ranks agreed, if there is one. A folder that is being removed is not visible as a checkpoint.
+  void remove_oldest(const std::string& kept, FileSystem& files = system_files(), const std::string& agreed = "") const;
 
  private:
   struct Numbered {

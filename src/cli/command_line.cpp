@@ -35,6 +35,8 @@ replaces its environment variable, which replaces the default; a setting that th
 constexpr char kTestHelp[] =
     R"(Tests the library on this machine, with 2 processes or as the configuration file says: start, collectives, loaders,
 training in float32 and bf16, checkpoints. Each part has a result that is known. Exit status 1 if one does not work.
+With --soak it tests the machine instead: each processor computes products with known results, and compares half of the
+memory that is free with what it wrote there. Ctrl-C ends it, and it says what was done; the exit status is 130 then.
 )";
 
 constexpr char kEnvironmentHelp[] =
@@ -159,6 +161,11 @@ CommandLine parse_test(const std::vector<std::string>& arguments) {
       ->type_name("SECONDS")
       ->check(CLI::Range(1, 86400))
       ->group("Options");
+  double soak_minutes = 0;
+  app.add_option("--soak", soak_minutes, "Minutes in which each processor and the memory are tested. Default: none")
+      ->type_name("MINUTES")
+      ->check(CLI::Range(0.001, 100000.0))
+      ->group("Options");
   app.add_flag("--json", is_json, "Prints one JSON object for each check instead of a table.")->group("Options");
   add_help(app, " [OPTION ...]");
   ParsedArguments parsed = parse(app, arguments);
@@ -169,6 +176,7 @@ CommandLine parse_test(const std::vector<std::string>& arguments) {
   CommandLine result{Command::kTest, is_json ? "json" : "text", launch::plan_launch(given, {}), nullptr};
   result.plan.options.program = {std::to_string(seconds)};
   result.plan.options.hosts.version = ACCEL_VERSION;
+  result.soak_minutes = soak_minutes;
   return result;
 }
 

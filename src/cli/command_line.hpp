@@ -23,6 +23,7 @@ struct CommandLine {
   std::string text;                                                 // what is to be shown, or become
   launch::LaunchPlan plan;                                          // of kLaunch
   int (*run)(const std::vector<std::string>& arguments) = nullptr;  // of kRun
+  double soak_minutes = 0;                                          // of kTest; 0: it tests the library
 };
 
 // `arguments` are those of the program. Options end at `--` or at the name of the program that is to be launched; their

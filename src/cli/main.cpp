@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -15,6 +16,7 @@
 #include "base/error.hpp"
 #include "cli/command_line.hpp"
 #include "cli/exit_status.hpp"
+#include "cli/soak/soak.hpp"
 #include "launch/hosts/exec_program.hpp"
 #include "launch/hosts/host_agent.hpp"
 #include "launch/plan/scheduler_job.hpp"
@@ -65,6 +67,8 @@ int run_launch(const launch::LaunchPlan& plan) {
 }
 
 int run_test(const CommandLine& line) {
+  if (line.soak_minutes > 0)
+    return run_soak({std::chrono::duration<double>(line.soak_minutes * 60), std::nullopt, line.text == "json"});
   const TemporaryFolder folder("accel-test");
   launch::LaunchOptions options = line.plan.options;
   options.program = {engine_program("accel-checkpoint"), "self-test", folder.path(), options.program.front(),

@@ -83,6 +83,21 @@ static void test_projects(void **unused) {
   accel_state_release(state);
 }
 
+static void test_replicas_of_one_rank(void **unused) {
+  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_t *state = NULL;
+  int32_t ranks = 0;
+  (void)unused;
+  options.cpu = 1;
+  options.verify_replicas_every = -1;
+  assert_fails(accel_state_create(&options, &state), ACCEL_ERROR_INVALID_ARGUMENT, "verify_replicas_every");
+  options.verify_replicas_every = 2;
+  assert_ok(accel_state_create(&options, &state));
+  assert_ok(accel_verify_replicas(state, &ranks));
+  assert_int_equal(ranks, 1);
+  accel_state_release(state);
+}
+
 static void test_automatic_naming(void **unused) {
   accel_state_t *state = new_state();
   accel_module_t *model = new_model(state, 1);
@@ -102,6 +117,8 @@ static void test_automatic_naming(void **unused) {
   assert_true(exists("run/checkpoints/checkpoint_1"));
   accel_value_t project = project_of(state);
   assert_string_equal(accel_value_get(&project, "checkpoint")->as.string, path_of("run/checkpoints/checkpoint_2"));
+  assert_int_equal(accel_value_get(&project, "agreed_checkpoint")->kind,
+                   ACCEL_VALUE_NONE); /* one rank agrees with none */
   accel_value_dispose(&project);
   /* A name that is there is not taken, and a failed save counts nothing and removes nothing. */
   options.iteration = 1;
@@ -342,6 +359,7 @@ static void test_what_is_in_a_checkpoint(void **unused) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_projects, make_folder, remove_folder_and_files),
+      cmocka_unit_test(test_replicas_of_one_rank),
       cmocka_unit_test_setup_teardown(test_automatic_naming, make_folder, remove_folder_and_files),
       cmocka_unit_test_setup_teardown(test_hooks, make_folder, remove_folder_and_files),
       cmocka_unit_test_setup_teardown(test_objects_of_the_application, make_folder, remove_folder_and_files),

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 from run_ranks import free_port
@@ -69,8 +70,25 @@ class SelfTest(unittest.TestCase):
                                 check=False, env=alone)
         self.assertEqual(result.returncode, -signal.SIGALRM)
 
+    def test_a_soak(self):
+        result = self.run_test("--soak", "0.02")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertEqual([line.split()[:2] for line in result.stdout.splitlines()], [["processors", "works"], ["memory", "works"]])
+        self.assertRegex(result.stdout, r"processors .* [1-9]\d* processors, [1-9]\d* products, none wrong\n")
+
+    def test_a_soak_that_is_interrupted(self):
+        program = subprocess.Popen([ACCEL, "test", "--soak", "10", "--json"], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(program.kill)
+        time.sleep(1)
+        program.send_signal(signal.SIGINT)
+        parts = [json.loads(line) for line in program.communicate(timeout=60)[0].splitlines()]
+        self.assertEqual(program.returncode, 130)
+        self.assertEqual([part["part"] for part in parts], ["processors", "memory"])
+        for part in parts:
+            self.assertTrue(part["works"] and part["seconds"] < 60 and "interrupted, 600 s were asked for" in part["detail"], part)
+
     def test_wrong_arguments(self):
-        for arguments in (["--timeout", "0"], ["--num-processes", "x"], ["more"], ["--config_file", "missing.yaml"]):
+        for arguments in (["--timeout", "0"], ["--soak", "0"], ["--num-processes", "x"], ["more"], ["--config_file", "missing.yaml"]):
             result = self.run_test(*arguments)
             self.assertEqual(result.returncode, 2, arguments)
             self.assertEqual((result.stdout, len(result.stderr.splitlines())), ("", 1), arguments)

@@ -116,6 +116,19 @@ TEST(Project, TheOldestGo) {
   EXPECT_EQ(named.names(), (std::vector<std::string>{"best", "checkpoint_9"}));
 }
 
+TEST(Project, TheLastOneThatRanksAgreedOnStays) {
+  Named named;
+  for (int i = 0; i < 9; i++) named.add("checkpoint_" + std::to_string(i));
+  named.set_limit(3);
+  named.project.remove_oldest(named.path("checkpoint_8"), quick_files(), named.path("checkpoint_2"));
+  EXPECT_EQ(named.names(), (std::vector<std::string>{"checkpoint_2", "checkpoint_7", "checkpoint_8"}));
+  named.set_limit(1);  // two stay
+  named.project.remove_oldest(named.path("checkpoint_8"), quick_files(), named.path("checkpoint_2"));
+  EXPECT_EQ(named.names(), (std::vector<std::string>{"checkpoint_2", "checkpoint_8"}));
+  named.project.remove_oldest(named.path("checkpoint_8"), quick_files(), named.path("checkpoint_8"));
+  EXPECT_EQ(named.names(), std::vector<std::string>{"checkpoint_8"});
+}
+
 // A checkpoint that is being removed has no name of a checkpoint any more.
 TEST(Project, WhatIsHalfRemovedIsNotVisible) {
   struct Stuck final : QuickFiles {

@@ -482,6 +482,7 @@ struct accel_state_options_t
     embedded::accel_flag_t
     expert_parallel_size::Int32
     backend::Ptr{Cchar}
+    verify_replicas_every::Int64
 end
 
 """Every field is unset that is not given."""
@@ -522,8 +523,9 @@ function accel_state_options_t(;
     embedded = ACCEL_UNSET,
     expert_parallel_size = ACCEL_UNSET,
     backend = C_NULL,
+    verify_replicas_every = ACCEL_UNSET_INT64,
 )
-    return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types, num_threads, scheduler_steps, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, cpu_affinity, pipeline_parallel_size, data_parallel_replicate_size, data_parallel_shard_size, context_parallel_size, tensor_parallel_size, device_plugins, embedded, expert_parallel_size, backend)
+    return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types, num_threads, scheduler_steps, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, cpu_affinity, pipeline_parallel_size, data_parallel_replicate_size, data_parallel_shard_size, context_parallel_size, tensor_parallel_size, device_plugins, embedded, expert_parallel_size, backend, verify_replicas_every)
 end
 
 """How micro-batches are put together; the fields of the state's options, for later."""
@@ -10395,6 +10397,21 @@ accel_describe(state, out) =
     check(ccall(@address(accel_describe), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_buffer_t}), state, out), "accel_describe")
 
 """
+    accel_verify_replicas(state, out)
+
+Compares the bits of the parameters and optimizer states of everything that is prepared over the ranks that must have equal ones, which finds silent corruption by a bad core or memory: all ranks under data parallelism, those along the other axes where models are sharded, split or in stages. Each rank sends a digest of 16 bytes; where they differ, the ranks find the one at fault by majority, or by computing their digests again. verify_replicas_every of the state makes this call after that many updates, and before each save. Nothing is compared within uneven inputs, and once local SGD has begun, because the optimizers of the ranks differ then; steps that are replayed do not count.
+
+- `state`: A state.
+- `out`: The number of ranks that must have what this rank has, with itself; 1: nothing was compared.
+
+Returns: ACCEL_OK; CORRUPT on all ranks, with one line that names the rank, its host, the first parameter or optimizer state, and the last checkpoint on which all ranks agreed; INVALID_STATE while ranks differ on purpose; TIMEOUT, PEER_LOST, CANCELLED.
+
+Threads: collective, waits.
+"""
+accel_verify_replicas(state, out) =
+    check(@waiting(ccall(@address(accel_verify_replicas), accel_status_t, (Ptr{accel_state_t}, Ptr{Int32}), state, out)), "accel_verify_replicas")
+
+"""
     accel_gathered_parameters_begin(state, parameters, n_parameters, modifier_rank, out)
 
 Parameters of sharded models show their whole values inside, for the program to read or change; not for a forward or backward. The end of the scope is collective too, and takes the changes of one rank. Parameters that are not sharded are whole anyway, and only get that rank's values at the end.
@@ -11416,7 +11433,7 @@ accel_set_project(state, options) =
 The project of a state.
 
 - `state`: A state.
-- `out`: A map with the fields of accel_project_options_t, NONE for what there is not; \"checkpoint\", the folder that was saved or loaded last, an asynchronous save once it is known to be complete; \"next_checkpoint\", the name that automatic naming gives.
+- `out`: A map with the fields of accel_project_options_t, NONE for what there is not; \"checkpoint\", the folder that was saved or loaded last, an asynchronous save once it is known to be complete; \"agreed_checkpoint\", the last of these behind which accel_verify_replicas() found all ranks equal; \"next_checkpoint\", the name that automatic naming gives.
 
 Returns: ACCEL_OK.
 
@@ -11434,7 +11451,7 @@ Writes everything that is prepared (models, optimizers, schedulers, loaders, gen
 - `folder`: `nothing`/`C_NULL` is allowed. Its parent is made if missing. NULL: the folder of automatic naming.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
-Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder and automatic naming; INVALID_STATE while another save is under way, if so asked for; UNSUPPORTED for models where the mesh has a pipeline or tensor axis; CORRUPT for copies of a parameter that differ, of stages on several ranks; the error of an asynchronous save before this one.
+Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder and automatic naming; INVALID_STATE while another save is under way, if so asked for; UNSUPPORTED for models where the mesh has a pipeline or tensor axis; CORRUPT for copies of a parameter that differ, of stages on several ranks, or for what accel_verify_replicas() finds; the error of an asynchronous save before this one.
 
 Threads: collective, waits.
 """
@@ -13326,6 +13343,7 @@ const FUNCTIONS = (
     :accel_get_state_dict,
     :accel_sharded_modules,
     :accel_describe,
+    :accel_verify_replicas,
     :accel_gathered_parameters_begin,
     :accel_add_seed_callback,
     :accel_set_seed,

@@ -82,6 +82,7 @@ class accel_state_options_t:
     embedded: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with at most 64 MiB, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
     expert_parallel_size: Ranks that have different experts of a layer, of those of one copy of the model: a divisor of data_parallel_shard_size x context_parallel_size x tensor_parallel_size. They are the last axis of a second grid over the ranks of the mesh, pipeline, replicate, expert_shard, expert. In [1, inf). Variable PARALLELISM_CONFIG_EP_SIZE. Default 1
     backend: The backends of the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or else "staged"
+    verify_replicas_every: Updates of prepared optimizers between two calls of accel_verify_replicas(), which each save makes too; 0: none. In [0, inf). Variable ACCEL_VERIFY_REPLICAS_EVERY. Default 0
     """
     cpu: int
     mixed_precision: int
@@ -119,7 +120,8 @@ class accel_state_options_t:
     embedded: int
     expert_parallel_size: int
     backend: str
-    def __init__(self, *, cpu: int = 0, mixed_precision: int = ACCEL_PRECISION_NO, gradient_accumulation_steps: int = 1, adjust_scheduler: int = 0, sync_with_dataloader: int = 1, sync_each_batch: int = 0, step_scheduler_with_optimizer: int = 1, split_batches: int = 0, debug: int = 0, true_divisor: int = 0, keep_output_dtype: int = 0, timeout_ms: Optional[int] = None, process_index: Optional[int] = None, num_processes: Optional[int] = None, local_process_index: Optional[int] = None, local_num_processes: Optional[int] = None, main_process_ip: str = "127.0.0.1", main_process_port: int = 29500, device_placement: int = 1, rng_types: Optional[str] = None, num_threads: Optional[int] = None, scheduler_steps: int = ACCEL_SCHEDULER_STEPS_PER_BATCH, cpu_kernels: int = ACCEL_CPU_KERNELS_AUTO, cpu_memory: int = ACCEL_CPU_MEMORY_AUTO, cpu_memory_kept: Optional[int] = None, torch_device: Optional[str] = None, cpu_affinity: int = 0, pipeline_parallel_size: int = 1, data_parallel_replicate_size: Optional[int] = None, data_parallel_shard_size: int = 1, context_parallel_size: int = 1, tensor_parallel_size: int = 1, device_plugins: Optional[str] = None, embedded: int = 0, expert_parallel_size: int = 1, backend: Optional[str] = None) -> None: ...
+    verify_replicas_every: int
+    def __init__(self, *, cpu: int = 0, mixed_precision: int = ACCEL_PRECISION_NO, gradient_accumulation_steps: int = 1, adjust_scheduler: int = 0, sync_with_dataloader: int = 1, sync_each_batch: int = 0, step_scheduler_with_optimizer: int = 1, split_batches: int = 0, debug: int = 0, true_divisor: int = 0, keep_output_dtype: int = 0, timeout_ms: Optional[int] = None, process_index: Optional[int] = None, num_processes: Optional[int] = None, local_process_index: Optional[int] = None, local_num_processes: Optional[int] = None, main_process_ip: str = "127.0.0.1", main_process_port: int = 29500, device_placement: int = 1, rng_types: Optional[str] = None, num_threads: Optional[int] = None, scheduler_steps: int = ACCEL_SCHEDULER_STEPS_PER_BATCH, cpu_kernels: int = ACCEL_CPU_KERNELS_AUTO, cpu_memory: int = ACCEL_CPU_MEMORY_AUTO, cpu_memory_kept: Optional[int] = None, torch_device: Optional[str] = None, cpu_affinity: int = 0, pipeline_parallel_size: int = 1, data_parallel_replicate_size: Optional[int] = None, data_parallel_shard_size: int = 1, context_parallel_size: int = 1, tensor_parallel_size: int = 1, device_plugins: Optional[str] = None, embedded: int = 0, expert_parallel_size: int = 1, backend: Optional[str] = None, verify_replicas_every: int = 0) -> None: ...
 
 class accel_gradient_accumulation_options_t:
     """How micro-batches are put together; the fields of the state's options, for later.
@@ -1360,7 +1362,7 @@ class accel_project_options_t:
 
     project_dir: The folder of the project. Default: none
     logging_dir: The folder of the project's logs. Default: as project_dir
-    total_limit: Most checkpoints of automatic naming that are retained; the oldest are removed when a new one is complete. In [1, inf). Default: all are retained
+    total_limit: Most checkpoints of automatic naming that are retained; the oldest are removed when a new one is complete, but not the last one on which all ranks agreed (accel_verify_replicas()). In [1, inf). Default: all are retained
     iteration: The number of the next checkpoint. In [0, inf). Default 0
     automatic_checkpoint_naming: 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0
     save_on_each_node: 1: the first rank of each host writes the files of the main process, for hosts without a shared disk. Default 0
@@ -2293,6 +2295,7 @@ def accel_unwrap_model(state: accel_state, module: accel_module, options: Option
 def accel_get_state_dict(state: accel_state, module: accel_module) -> Any: ...
 def accel_sharded_modules(module: accel_module) -> Any: ...
 def accel_describe(state: accel_state) -> str: ...
+def accel_verify_replicas(state: accel_state) -> int: ...
 def accel_gathered_parameters_begin(state: accel_state, parameters: Sequence[accel_tensor], modifier_rank: int) -> accel_scope: ...
 def accel_add_seed_callback(state: accel_state, seed: Callable[..., Any]) -> None: ...
 def accel_set_seed(state: accel_state, seed: int, device_specific: int, deterministic: int) -> None: ...

@@ -468,6 +468,8 @@ def test_each_accelerator_has_its_settings():
                  "true_divisor = yes (call)", "rng_types = torch (call)", "device_placement = no (call)", "keep_output_dtype = no (default)"):
         assert line in said
     assert first.rng_types == ["generator"] and second.rng_types == ["torch"] and not first.split_batches and second.split_batches
+    checked = Accelerator(cpu=True, verify_replicas_every=5)
+    assert "verify_replicas_every = 5 (call)" in checked.state.describe() and checked.verify_replicas() == 1
     third = Accelerator(cpu=True, gradient_accumulation_plugin=GradientAccumulationPlugin(3, sync_with_dataloader=False))
     assert third.gradient_accumulation_steps == 3 and not third.gradient_state.sync_with_dataloader
     assert Accelerator(cpu=True).gradient_accumulation_steps == 1 and first.gradient_state.sync_with_dataloader

@@ -28,24 +28,28 @@ void ProjectCheckpoints::save_checkpoint(const std::optional<std::string>& given
     checkpoint::make_folders(checkpoint::parent_folder(folder));
     return {};
   });
+  const bool is_agreed = replicas_.run_before_save();
   if (options.incremental) options.previous = last_checkpoint_;
   options.may_replace = given.has_value();
   options.mesh = state_.groups().mesh()->describe();
   options.iteration = project_.settings().iteration;
   const bool rotates = !given && project_.settings().total_limit.value.has_value();
-  const auto rotate = [project = project_, folder, rotates](const checkpoint::Ranks& ranks) {
+  const auto rotate = [project = project_, folder, agreed = is_agreed ? folder : agreed_checkpoint(),
+                       rotates](const checkpoint::Ranks& ranks) {
     if (!rotates) return;
     checkpoint::run_on_all_ranks(ranks, [&]() -> std::string {
-      if (ranks.writer() == 0) project.remove_oldest(folder);
+      if (ranks.writer() == 0) project.remove_oldest(folder, checkpoint::system_files(), agreed);
       return {};
     });
   };
   if (options.asynchronous && start_background_save(folder, options, ranks, rotate)) {
     project_.count_save();
+    background_is_agreed_ = is_agreed;
     return;
   }
   if (!options.asynchronous) training_.save_state(folder, options);
   last_checkpoint_ = folder;
+  replicas_.note_checkpoint(folder, is_agreed);
   project_.count_save();  // also when what is old cannot be removed
   rotate(ranks);
 }
@@ -86,7 +90,9 @@ void ProjectCheckpoints::finish_background_save(bool refuse) {
           "' is under way, ", progress.written, " of ", progress.total,
           " bytes are written; wait for it with accel_checkpoint_wait()");
   std::string folder = background_->finish();
-  if (!folder.empty()) last_checkpoint_ = std::move(folder);
+  if (folder.empty()) return;
+  replicas_.note_checkpoint(folder, background_is_agreed_);
+  last_checkpoint_ = std::move(folder);
 }
 
 bool ProjectCheckpoints::wait_for_checkpoint(std::chrono::milliseconds timeout) {
@@ -111,6 +117,7 @@ void ProjectCheckpoints::load_checkpoint(const std::optional<std::string>& given
   std::optional<int64_t> iteration = training_.load_state(folder, options);
   if (!iteration) iteration = checkpoint::number_of_checkpoint(folder);
   last_checkpoint_ = folder;
+  replicas_.note_checkpoint(folder, /*is_agreed=*/false);
   if (!iteration) return;
   const std::vector<std::string> next =
       checkpoint::run_on_all_ranks(ranks, [&] { return std::to_string(project_.iteration_after(*iteration)); });

@@ -110,6 +110,7 @@ ACCEL_FUNCTION accel_status_t accel_project(const accel_state_t* state, accel_va
     fields.insert(std::string("automatic_checkpoint_naming"), settings.automatic_checkpoint_naming.value);
     fields.insert(std::string("save_on_each_node"), settings.save_on_each_node.value);
     fields.insert(std::string("checkpoint"), text_or_none(accelerator.projects().last_checkpoint()));
+    fields.insert(std::string("agreed_checkpoint"), text_or_none(accelerator.projects().agreed_checkpoint()));
     const bool names = settings.automatic_checkpoint_naming && !project_dir.empty();
     fields.insert(std::string("next_checkpoint"),
                   text_or_none(names ? accelerator.projects().project().next_folder() : ""));

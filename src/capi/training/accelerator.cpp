@@ -275,6 +275,10 @@ ACCEL_FUNCTION accel_status_t accel_describe(accel_state_t* state, accel_buffer_
   return guarded(__func__, out, [&] { return new_buffer(accelerator::describe(*accelerator_of(state))); });
 }
 
+ACCEL_FUNCTION accel_status_t accel_verify_replicas(accel_state_t* state, int32_t* out) {
+  return guarded(__func__, out, [&]() -> int32_t { return accelerator_of(state)->preparation().replicas().run(); });
+}
+
 ACCEL_FUNCTION accel_status_t accel_empty_cache(accel_state_t* state) {
   return guarded(__func__, [&] { accelerator_of(state)->release_cached_memory(); });
 }

@@ -281,6 +281,7 @@ constexpr OptionField kStateOptions[] = {
     {"embedded", "1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with at most 64 MiB, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0", OptionKind::kFlag, 4, 168, 203, kNone, "ACCEL_EMBEDDED", "0", nullptr, nullptr, 0, false},
     {"expert_parallel_size", "Ranks that have different experts of a layer, of those of one copy of the model: a divisor of data_parallel_shard_size x context_parallel_size x tensor_parallel_size. They are the last axis of a second grid over the ranks of the mesh, pipeline, replicate, expert_shard, expert. In [1, inf). Variable PARALLELISM_CONFIG_EP_SIZE. Default 1", OptionKind::kInteger, 4, 172, 277, {1, kInfinity, false, true}, "PARALLELISM_CONFIG_EP_SIZE", "1", nullptr, nullptr, 0, false},
     {"backend", "The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"", OptionKind::kText, 8, 176, 227, kNone, "ACCEL_BACKEND", nullptr, "\"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"", nullptr, 0, false},
+    {"verify_replicas_every", "Updates of prepared optimizers between two calls of accel_verify_replicas(), which each save makes too; 0: none. In [0, inf). Variable ACCEL_VERIFY_REPLICAS_EVERY. Default 0", OptionKind::kInteger, 8, 184, 112, {0, kInfinity, false, true}, "ACCEL_VERIFY_REPLICAS_EVERY", "0", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kGradientAccumulationOptions[] = {
@@ -930,7 +931,7 @@ constexpr OptionField kSaveModelOptions[] = {
 constexpr OptionField kProjectOptions[] = {
     {"project_dir", "The folder of the project. Default: none", OptionKind::kText, 8, 8, 26, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"logging_dir", "The folder of the project's logs. Default: as project_dir", OptionKind::kText, 8, 16, 33, kNone, nullptr, nullptr, "as project_dir", nullptr, 0, false},
-    {"total_limit", "Most checkpoints of automatic naming that are retained; the oldest are removed when a new one is complete. In [1, inf). Default: all are retained", OptionKind::kInteger, 8, 24, 106, {1, kInfinity, false, true}, nullptr, nullptr, "all are retained", nullptr, 0, false},
+    {"total_limit", "Most checkpoints of automatic naming that are retained; the oldest are removed when a new one is complete, but not the last one on which all ranks agreed (accel_verify_replicas()). In [1, inf). Default: all are retained", OptionKind::kInteger, 8, 24, 180, {1, kInfinity, false, true}, nullptr, nullptr, "all are retained", nullptr, 0, false},
     {"iteration", "The number of the next checkpoint. In [0, inf). Default 0", OptionKind::kInteger, 8, 32, 34, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"automatic_checkpoint_naming", "1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0", OptionKind::kFlag, 4, 40, 71, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"save_on_each_node", "1: the first rank of each host writes the files of the main process, for hosts without a shared disk. Default 0", OptionKind::kFlag, 4, 44, 101, kNone, nullptr, "0", nullptr, nullptr, 0, false},
@@ -1041,7 +1042,7 @@ constexpr OptionField kLaunchOptions[] = {
 
 namespace option_tables {
 
-const OptionTable state_options{"accel_state_options_t", 184, kStateOptions, std::size(kStateOptions)};
+const OptionTable state_options{"accel_state_options_t", 192, kStateOptions, std::size(kStateOptions)};
 const OptionTable gradient_accumulation_options{"accel_gradient_accumulation_options_t", 32, kGradientAccumulationOptions, std::size(kGradientAccumulationOptions)};
 const OptionTable backward_options{"accel_backward_options_t", 32, kBackwardOptions, std::size(kBackwardOptions)};
 const OptionTable torchscript_options{"accel_torchscript_options_t", 24, kTorchscriptOptions, std::size(kTorchscriptOptions)};

@@ -511,6 +511,7 @@ static const char *const accel_function_names[] = {
     "accel_get_state_dict",
     "accel_sharded_modules",
     "accel_describe",
+    "accel_verify_replicas",
     "accel_gathered_parameters_begin",
     "accel_add_seed_callback",
     "accel_set_seed",

@@ -19,7 +19,7 @@ SAME(size_of_accel_value_t, sizeof(accel_value_t) == 16);
 SAME(place_of_accel_value_t_kind, offsetof(accel_value_t, kind) == 0 && sizeof(((accel_value_t *)0)->kind) == 4);
 SAME(place_of_accel_value_t_reserved, offsetof(accel_value_t, reserved) == 4 && sizeof(((accel_value_t *)0)->reserved) == 4);
 SAME(place_of_accel_value_t_as, offsetof(accel_value_t, as) == 8 && sizeof(((accel_value_t *)0)->as) == 8);
-SAME(size_of_accel_state_options_t, sizeof(accel_state_options_t) == 184);
+SAME(size_of_accel_state_options_t, sizeof(accel_state_options_t) == 192);
 SAME(place_of_accel_state_options_t_struct_size, offsetof(accel_state_options_t, struct_size) == 0 && sizeof(((accel_state_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_state_options_t_cpu, offsetof(accel_state_options_t, cpu) == 8 && sizeof(((accel_state_options_t *)0)->cpu) == 4);
 SAME(place_of_accel_state_options_t_mixed_precision, offsetof(accel_state_options_t, mixed_precision) == 12 && sizeof(((accel_state_options_t *)0)->mixed_precision) == 4);
@@ -57,6 +57,7 @@ SAME(place_of_accel_state_options_t_device_plugins, offsetof(accel_state_options
 SAME(place_of_accel_state_options_t_embedded, offsetof(accel_state_options_t, embedded) == 168 && sizeof(((accel_state_options_t *)0)->embedded) == 4);
 SAME(place_of_accel_state_options_t_expert_parallel_size, offsetof(accel_state_options_t, expert_parallel_size) == 172 && sizeof(((accel_state_options_t *)0)->expert_parallel_size) == 4);
 SAME(place_of_accel_state_options_t_backend, offsetof(accel_state_options_t, backend) == 176 && sizeof(((accel_state_options_t *)0)->backend) == 8);
+SAME(place_of_accel_state_options_t_verify_replicas_every, offsetof(accel_state_options_t, verify_replicas_every) == 184 && sizeof(((accel_state_options_t *)0)->verify_replicas_every) == 8);
 SAME(size_of_accel_gradient_accumulation_options_t, sizeof(accel_gradient_accumulation_options_t) == 32);
 SAME(place_of_accel_gradient_accumulation_options_t_struct_size, offsetof(accel_gradient_accumulation_options_t, struct_size) == 0 && sizeof(((accel_gradient_accumulation_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_gradient_accumulation_options_t_num_steps, offsetof(accel_gradient_accumulation_options_t, num_steps) == 8 && sizeof(((accel_gradient_accumulation_options_t *)0)->num_steps) == 8);

@@ -57,6 +57,7 @@ int main(void) {
   printf("field embedded %zu\n", offsetof(accel_state_options_t, embedded));
   printf("field expert_parallel_size %zu\n", offsetof(accel_state_options_t, expert_parallel_size));
   printf("field backend %zu\n", offsetof(accel_state_options_t, backend));
+  printf("field verify_replicas_every %zu\n", offsetof(accel_state_options_t, verify_replicas_every));
   printf("struct accel_gradient_accumulation_options_t %zu\n", sizeof(accel_gradient_accumulation_options_t));
   printf("field struct_size %zu\n", offsetof(accel_gradient_accumulation_options_t, struct_size));
   printf("field num_steps %zu\n", offsetof(accel_gradient_accumulation_options_t, num_steps));

@@ -114,6 +114,7 @@ not change it.
 - `embedded`: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with at most 64 MiB, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
 - `expert_parallel_size`: Ranks that have different experts of a layer, of those of one copy of the model: a divisor of data_parallel_shard_size x context_parallel_size x tensor_parallel_size. They are the last axis of a second grid over the ranks of the mesh, pipeline, replicate, expert_shard, expert. In [1, inf). Variable PARALLELISM_CONFIG_EP_SIZE. Default 1
 - `backend`: The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"
+- `verify_replicas_every`: Updates of prepared optimizers between two calls of accel_verify_replicas(), which each save makes too; 0: none. In [0, inf). Variable ACCEL_VERIFY_REPLICAS_EVERY. Default 0
 """
 State(; options...) =
     made(State, out -> with_options(given -> LibAccel.accel_state_create(given, out), LibAccel.accel_state_options_t; options...))
@@ -161,6 +162,7 @@ those of the job, whose accumulation settings become the new ones for both.
 - `embedded`: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with at most 64 MiB, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
 - `expert_parallel_size`: Ranks that have different experts of a layer, of those of one copy of the model: a divisor of data_parallel_shard_size x context_parallel_size x tensor_parallel_size. They are the last axis of a second grid over the ranks of the mesh, pipeline, replicate, expert_shard, expert. In [1, inf). Variable PARALLELISM_CONFIG_EP_SIZE. Default 1
 - `backend`: The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"
+- `verify_replicas_every`: Updates of prepared optimizers between two calls of accel_verify_replicas(), which each save makes too; 0: none. In [0, inf). Variable ACCEL_VERIFY_REPLICAS_EVERY. Default 0
 """
 share_state(state::State; options...) =
     made(State, out -> with_options(given -> LibAccel.accel_state_share(state, given, out), LibAccel.accel_state_options_t; options...))
@@ -4436,6 +4438,21 @@ sharded_modules(model::Model) =
     result(out -> LibAccel.accel_sharded_modules(model, out))
 
 """
+    verify_replicas(state)
+
+Compares the bits of the parameters and optimizer states of everything that is prepared over the ranks that must have
+equal ones, which finds silent corruption by a bad core or memory: all ranks under data parallelism, those along the
+other axes where models are sharded, split or in stages. Each rank sends a digest of 16 bytes; where they differ, the
+ranks find the one at fault by majority, or by computing their digests again. verify_replicas_every of the state makes
+this call after that many updates, and before each save. Nothing is compared within uneven inputs, and once local SGD
+has begun, because the optimizers of the ranks differ then; steps that are replayed do not count.
+
+Gives: The number of ranks that must have what this rank has, with itself; 1: nothing was compared.
+"""
+verify_replicas(state::State) =
+    Int(output(out -> LibAccel.accel_verify_replicas(state, out), Int32))
+
+"""
     gathered_parameters(state, parameters, modifier_rank) do ... end
 
 Parameters of sharded models show their whole values inside, for the program to read or change; not for a forward or
@@ -4763,7 +4780,7 @@ Sets the project of a state. Nothing has happened on the disk.
 
 - `project_dir`: The folder of the project. Default: none
 - `logging_dir`: The folder of the project's logs. Default: as project_dir
-- `total_limit`: Most checkpoints of automatic naming that are retained; the oldest are removed when a new one is complete. In [1, inf). Default: all are retained
+- `total_limit`: Most checkpoints of automatic naming that are retained; the oldest are removed when a new one is complete, but not the last one on which all ranks agreed (accel_verify_replicas()). In [1, inf). Default: all are retained
 - `iteration`: The number of the next checkpoint. In [0, inf). Default 0
 - `automatic_checkpoint_naming`: 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0
 - `save_on_each_node`: 1: the first rank of each host writes the files of the main process, for hosts without a shared disk. Default 0
@@ -4776,7 +4793,7 @@ project!(state::State; options...) =
 
 The project of a state.
 
-Gives: A map with the fields of accel_project_options_t, NONE for what there is not; \"checkpoint\", the folder that was saved or loaded last, an asynchronous save once it is known to be complete; \"next_checkpoint\", the name that automatic naming gives.
+Gives: A map with the fields of accel_project_options_t, NONE for what there is not; \"checkpoint\", the folder that was saved or loaded last, an asynchronous save once it is known to be complete; \"agreed_checkpoint\", the last of these behind which accel_verify_replicas() found all ranks equal; \"next_checkpoint\", the name that automatic naming gives.
 """
 project(state::State) =
     result(out -> LibAccel.accel_project(state, out))::Map

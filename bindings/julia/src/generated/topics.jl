@@ -171,7 +171,7 @@ using ..Accel: Generator, Model, Parameters, Pipeline, accumulate, active, add_s
     parallel_copy, parallel_gather, parallel_reduce, parallel_reduce_scatter, parallel_scatter, pipeline_describe,
     pipeline_forward, pipeline_step, prepare, register_comm_hook!, reshard, seed!, set_autocast!, set_grad_scaler!,
     sharded_modules, split_layers, step_capture, synchronize!, synchronize_async!, synchronize_rng_states!,
-    trigger_sync_in_backward, unscale_gradients!, unshard, unwrap_model
+    trigger_sync_in_backward, unscale_gradients!, unshard, unwrap_model, verify_replicas
 export Generator, Model, Parameters, Pipeline, active, add_seed_callback!, autocast, backward, backward_sum, clip_grad_norm!,
     clip_grad_value!, context_parallel, context_parallel_gather, context_parallel_positions, empty_cache!, estimate_memory,
     find_executable_batch_size, fp8!, fp8_describe, fp8_filter!, free_memory!, gathered_parameters, generator_state,
@@ -179,7 +179,8 @@ export Generator, Model, Parameters, Pipeline, active, add_seed_callback!, autoc
     local_sgd, lomo_backward, loss_scale, no_sync, parallel_all_to_all, parallel_class_scores, parallel_copy, parallel_gather,
     parallel_reduce, parallel_reduce_scatter, parallel_scatter, pipeline_describe, pipeline_forward, pipeline_step, prepare,
     register_comm_hook!, reshard, seed!, set_autocast!, set_grad_scaler!, sharded_modules, split_layers, step_capture,
-    synchronize!, synchronize_async!, synchronize_rng_states!, trigger_sync_in_backward, unscale_gradients!, unshard, unwrap_model
+    synchronize!, synchronize_async!, synchronize_rng_states!, trigger_sync_in_backward, unscale_gradients!, unshard,
+    unwrap_model, verify_replicas
 end
 
 """

@@ -182,6 +182,16 @@ class Accelerator:
         object with how it runs; one a line. accel_state_describe() has the settings and where they came from."""
         return capi.accel_describe(self._current())
 
+    def verify_replicas(self) -> int:
+        """Compares the bits of the parameters and optimizer states of everything that is prepared over the ranks that
+        must have equal ones, which finds silent corruption by a bad core or memory: all ranks under data parallelism,
+        those along the other axes where models are sharded, split or in stages. Each rank sends a digest of 16 bytes;
+        where they differ, the ranks find the one at fault by majority, or by computing their digests again.
+        verify_replicas_every of the state makes this call after that many updates, and before each save. Nothing is
+        compared within uneven inputs, and once local SGD has begun, because the optimizers of the ranks differ then;
+        steps that are replayed do not count."""
+        return capi.accel_verify_replicas(self._current())
+
     def set_trigger(self) -> None:
         """Raises a flag that accel_check_trigger() will see on all ranks, for example to stop early."""
         capi.accel_set_trigger(self._current())

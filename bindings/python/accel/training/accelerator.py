@@ -48,8 +48,7 @@ _HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, In
 
 
 class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
-    """The entry point of a training. Unset arguments come
-    from the launcher (ACCELERATE_*), then the defaults.
+    """The entry point of a training. Unset arguments come from the launcher, then the defaults.
 
     fsdp_plugin and deepspeed_plugin, one or several by name, say how models are sharded, and parallelism_config (formerly
     torch_tp_plugin) how they are split. megatron_lm_plugin says both.
@@ -65,6 +64,7 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
     - torch_device: "cpu", "cuda:1"
     - device_plugins: libraries, joined by colons
     - fused_optimizers: False leaves updates to torch
+    - verify_replicas_every: counts updates
     """
 
     def __init__(self, device_placement: bool = True, split_batches: "bool | None" = None, mixed_precision: "str | None" = None,
@@ -79,7 +79,7 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
                  keep_output_dtype: "bool | None" = None, scheduler_steps_per_update: "bool | None" = None, num_threads: "int | None" = None,
                  cpu_kernels: "str | None" = None, cpu_memory: "str | None" = None, cpu_memory_kept: "int | None" = None,
                  torch_device: "str | None" = None, device_plugins: "str | None" = None, cpu_affinity: "bool | None" = None,
-                 fused_optimizers: bool = True):
+                 fused_optimizers: bool = True, verify_replicas_every: "int | None" = None):
         megatron_lm_plugin, fsdp_plugin, parallelism_config = megatron_layout.choose(
             megatron_lm_plugin, fsdp_plugin, parallelism_config, deepspeed_plugin or deepspeed_plugins, torch_tp_plugin)
         sharded_by, mixed_precision = sharding_choice.choose(fsdp_plugin, deepspeed_plugin, deepspeed_plugins, mixed_precision)
@@ -103,7 +103,7 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
             step_scheduler_with_optimizer=None if step_scheduler_with_optimizer else False, true_divisor=true_divisor,
             keep_output_dtype=keep_output_dtype, num_threads=num_threads, cpu_kernels=choice("cpu_kernels", cpu_kernels, ("auto", "default", "onednn")),
             cpu_memory=choice("cpu_memory", cpu_memory, ("auto", "default", "cached")), cpu_memory_kept=cpu_memory_kept,
-            torch_device=torch_device, device_plugins=device_plugins, cpu_affinity=cpu_affinity,
+            torch_device=torch_device, device_plugins=device_plugins, cpu_affinity=cpu_affinity, verify_replicas_every=verify_replicas_every,
             dynamo_plugin=dynamo_plugin, parallelism_config=parallelism_config, megatron_lm_plugin=megatron_lm_plugin,
             scheduler_steps=capi.ACCEL_SCHEDULER_STEPS_PER_UPDATE if scheduler_steps_per_update else None,
             **({} if group is None else group.to_engine()), **accumulation)
@@ -435,12 +435,12 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
                 yield
 
     def deepspeed_ulysses_dl_adapter(self, dl, model):
-        """With sp_size: a loader whose batches are this rank's positions of those of `dl`, a prepared loader, for a prepared model, which attends to the
-        whole sequences. "labels" are taken out: the program computes the loss from "shift_labels". Else the loader as it is."""
+        """With sp_size: a loader of this rank's positions of the batches of `dl`, a prepared loader, for a prepared model, which attends to whole
+        sequences. "labels" are taken out: the program has "shift_labels" for the loss. Else the loader as it is."""
         return ulysses_loader.adapt(dl, model, self._current(), self.parallelism_config)
 
     def unscale_gradients(self, optimizer=None):
-        """Takes the loss scale out of gradients, so that they can be looked at before the step."""
+        """Divides gradients by the loss scale, before the step."""
         for entry in [optimizer] if not isinstance(optimizer, (list, tuple)) else optimizer:
             if entry is not None and not is_prepared(entry):
                 raise wrong_kind("unscale_gradients", entry, "a prepared optimizer", "what prepare() returned, or None for all")

@@ -198,7 +198,7 @@ pub const ACCEL_ERROR_OUT_OF_MEMORY: accel_status_t = -13;
 /// a file could not be read or written
 pub const ACCEL_ERROR_IO: accel_status_t = -20;
 
-/// a file is not what it should be
+/// a file, or the memory of a rank, is not what it should be
 pub const ACCEL_ERROR_CORRUPT: accel_status_t = -21;
 
 /// the other ranks did not answer in time
@@ -1616,6 +1616,8 @@ pub struct accel_state_options_t {
     pub expert_parallel_size: i32,
     /// The backends of the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or else "staged"
     pub backend: *const c_char,
+    /// Updates of prepared optimizers between two calls of accel_verify_replicas(), which each save makes too; 0: none. In \[0, inf). Variable ACCEL_VERIFY_REPLICAS_EVERY. Default 0
+    pub verify_replicas_every: i64,
 }
 
 /// Every field of [`accel_state_options_t`] unset.
@@ -1657,6 +1659,7 @@ pub const ACCEL_STATE_OPTIONS_INIT: accel_state_options_t = accel_state_options_
     embedded: ACCEL_UNSET,
     expert_parallel_size: ACCEL_UNSET,
     backend: core::ptr::null(),
+    verify_replicas_every: ACCEL_UNSET_INT64,
 };
 impl Default for accel_state_options_t {
     fn default() -> Self {
@@ -4093,7 +4096,7 @@ pub struct accel_project_options_t {
     pub project_dir: *const c_char,
     /// The folder of the project's logs. Default: as project_dir
     pub logging_dir: *const c_char,
-    /// Most checkpoints of automatic naming that are retained; the oldest are removed when a new one is complete. In \[1, inf). Default: all are retained
+    /// Most checkpoints of automatic naming that are retained; the oldest are removed when a new one is complete, but not the last one on which all ranks agreed (accel_verify_replicas()). In \[1, inf). Default: all are retained
     pub total_limit: i64,
     /// The number of the next checkpoint. In \[0, inf). Default 0
     pub iteration: i64,
@@ -10276,6 +10279,18 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_describe(state: *mut accel_state_t, out: *mut accel_buffer_t) -> accel_status_t;
 
+    /// Compares the bits of the parameters and optimizer states of everything that is prepared over the ranks that must have equal ones, which finds silent corruption by a bad core or memory: all ranks under data parallelism, those along the other axes where models are sharded, split or in stages.
+    ///
+    /// Each rank sends a digest of 16 bytes; where they differ, the ranks find the one at fault by majority, or by computing their digests again. verify_replicas_every of the state makes this call after that many updates, and before each save. Nothing is compared within uneven inputs, and once local SGD has begun, because the optimizers of the ranks differ then; steps that are replayed do not count.
+    ///
+    /// * `state`: A state.
+    /// * `out`: The number of ranks that must have what this rank has, with itself; 1: nothing was compared.
+    ///
+    /// Returns: ACCEL_OK; CORRUPT on all ranks, with one line that names the rank, its host, the first parameter or optimizer state, and the last checkpoint on which all ranks agreed; INVALID_STATE while ranks differ on purpose; TIMEOUT, PEER_LOST, CANCELLED.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_verify_replicas(state: *mut accel_state_t, out: *mut i32) -> accel_status_t;
+
     /// Parameters of sharded models show their whole values inside, for the program to read or change; not for a forward or backward.
     ///
     /// The end of the scope is collective too, and takes the changes of one rank. Parameters that are not sharded are whole anyway, and only get that rank's values at the end.
@@ -11027,7 +11042,7 @@ functions! {
     /// The project of a state.
     ///
     /// * `state`: A state.
-    /// * `out`: A map with the fields of accel_project_options_t, NONE for what there is not; "checkpoint", the folder that was saved or loaded last, an asynchronous save once it is known to be complete; "next_checkpoint", the name that automatic naming gives.
+    /// * `out`: A map with the fields of accel_project_options_t, NONE for what there is not; "checkpoint", the folder that was saved or loaded last, an asynchronous save once it is known to be complete; "agreed_checkpoint", the last of these behind which accel_verify_replicas() found all ranks equal; "next_checkpoint", the name that automatic naming gives.
     ///
     /// Returns: ACCEL_OK.
     ///
@@ -11042,7 +11057,7 @@ functions! {
     /// * `folder`: NULL is allowed. Its parent is made if missing. NULL: the folder of automatic naming.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder and automatic naming; INVALID_STATE while another save is under way, if so asked for; UNSUPPORTED for models where the mesh has a pipeline or tensor axis; CORRUPT for copies of a parameter that differ, of stages on several ranks; the error of an asynchronous save before this one.
+    /// Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder and automatic naming; INVALID_STATE while another save is under way, if so asked for; UNSUPPORTED for models where the mesh has a pipeline or tensor axis; CORRUPT for copies of a parameter that differ, of stages on several ranks, or for what accel_verify_replicas() finds; the error of an asynchronous save before this one.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_save_state(state: *mut accel_state_t, folder: *const c_char, options: *const accel_save_state_options_t) -> accel_status_t;

@@ -48,7 +48,7 @@ fn layout_of_accel_value() {
 
 #[test]
 fn layout_of_accel_state_options() {
-    assert_eq!(size_of::<accel_state_options_t>(), 184);
+    assert_eq!(size_of::<accel_state_options_t>(), 192);
     assert_eq!(align_of::<accel_state_options_t>(), 8);
     assert_eq!(offset_of!(accel_state_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_state_options_t, cpu), 8);
@@ -87,6 +87,7 @@ fn layout_of_accel_state_options() {
     assert_eq!(offset_of!(accel_state_options_t, embedded), 168);
     assert_eq!(offset_of!(accel_state_options_t, expert_parallel_size), 172);
     assert_eq!(offset_of!(accel_state_options_t, backend), 176);
+    assert_eq!(offset_of!(accel_state_options_t, verify_replicas_every), 184);
 }
 
 #[test]

@@ -636,6 +636,23 @@ impl State {
         made(|out| unsafe { sys::accel_describe(self.as_raw(), out) })
     }
 
+    /// Compares the bits of the parameters and optimizer states of everything that is prepared over the ranks that
+    /// must have equal ones, which finds silent corruption by a bad core or memory: all ranks under data
+    /// parallelism, those along the other axes where models are sharded, split or in stages. Each rank sends a
+    /// digest of 16 bytes; where they differ, the ranks find the one at fault by majority, or by computing their
+    /// digests again. verify_replicas_every of the state makes this call after that many updates, and before each
+    /// save. Nothing is compared within uneven inputs, and once local SGD has begun, because the optimizers of the
+    /// ranks differ then; steps that are replayed do not count.
+    ///
+    /// Gives: The number of ranks that must have what this rank has, with itself; true: nothing was compared.
+    ///
+    /// # Errors
+    /// InvalidState, Corrupt, Timeout, Cancelled, PeerLost.
+    #[inline]
+    pub fn verify_replicas(&self) -> Result<i32> {
+        made(|out| unsafe { sys::accel_verify_replicas(self.as_raw(), out) })
+    }
+
     /// Parameters of sharded models show their whole values inside, for the program to read or change; not for a
     /// forward or backward. The end of the scope is collective too, and takes the changes of one rank. Parameters
     /// that are not sharded are whole anyway, and only get that rank's values at the end.

@@ -419,6 +419,7 @@ impl StateReader {
     ///
     /// Gives: A map with the fields of accel_project_options_t, NONE for what there is not; "checkpoint", the
     /// folder that was saved or loaded last, an asynchronous save once it is known to be complete;
+    /// "agreed_checkpoint", the last of these behind which [`State::verify_replicas`](crate::State::verify_replicas) found all ranks equal;
     /// "next_checkpoint", the name that automatic naming gives.
     #[inline]
     pub fn project(&self) -> Result<Value> {

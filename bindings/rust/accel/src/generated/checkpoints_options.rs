@@ -96,8 +96,9 @@ impl ProjectOptions {
         self
     }
 
-    /// Most checkpoints of automatic naming that are retained; the oldest are removed when a new one is complete.
-    /// In \[1, inf). Default: all are retained.
+    /// Most checkpoints of automatic naming that are retained; the oldest are removed when a new one is complete,
+    /// but not the last one on which all ranks agreed ([`accel_verify_replicas`](accel_sys::accel_verify_replicas)). In \[1, inf). Default: all are
+    /// retained.
     pub fn total_limit(mut self, total_limit: i64) -> Self {
         self.0.total_limit = total_limit;
         self

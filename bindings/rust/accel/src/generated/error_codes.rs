@@ -23,7 +23,7 @@ error_codes! {
     OutOfMemory = ACCEL_ERROR_OUT_OF_MEMORY,
     /// A file could not be read or written.
     Io = ACCEL_ERROR_IO,
-    /// A file is not what it should be.
+    /// A file, or the memory of a rank, is not what it should be.
     Corrupt = ACCEL_ERROR_CORRUPT,
     /// The other ranks did not answer in time.
     Timeout = ACCEL_ERROR_TIMEOUT,

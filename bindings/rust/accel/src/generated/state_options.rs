@@ -43,6 +43,7 @@ crate::configuration::builder! {
     embedded: bool = embedded,
     expert_parallel_size: i32 = expert_parallel_size,
     backend: String = backend,
+    verify_replicas_every: i64 = verify_replicas_every,
 }
 
 impl StateOptions {
@@ -287,6 +288,13 @@ impl StateOptions {
     /// own, or else "staged".
     pub fn backend(mut self, backend: impl AsRef<str>) -> Self {
         self.0.backend = self.1.text(backend.as_ref());
+        self
+    }
+
+    /// Updates of prepared optimizers between two calls of [`accel_verify_replicas`](accel_sys::accel_verify_replicas), which each save makes too; 0:
+    /// none. In \[0, inf). Variable ACCEL_VERIFY_REPLICAS_EVERY. Default 0.
+    pub fn verify_replicas_every(mut self, verify_replicas_every: i64) -> Self {
+        self.0.verify_replicas_every = verify_replicas_every;
         self
     }
 }

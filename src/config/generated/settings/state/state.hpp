@@ -57,6 +57,7 @@ struct StateSettings {
   Setting<bool> embedded{false};
   Setting<int64_t> expert_parallel_size{1};
   Setting<std::string> backend{};
+  Setting<int64_t> verify_replicas_every{0};
 
   static const OptionTable& table() { return option_tables::state_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -98,6 +99,7 @@ struct StateSettings {
     visit(table().fields[33], settings.embedded...);
     visit(table().fields[34], settings.expert_parallel_size...);
     visit(table().fields[35], settings.backend...);
+    visit(table().fields[36], settings.verify_replicas_every...);
   }
 };
 
