@@ -46,7 +46,7 @@ class OutOfMemoryError(StateError, MemoryError):
 
 
 class FileError(Error):
-    """A file could not be read or written, or is not what it should be."""
+    """A file could not be read or written; or a file, or the memory of a rank, is not what it should be."""
 
 
 class GroupError(Error, RuntimeError):
