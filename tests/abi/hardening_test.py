@@ -14,6 +14,10 @@ import sys
 import tempfile
 
 BY_CARGO = "tokenizers"  # Rust checks its copies itself, and has no stack protector
+# Where copies of unknown sizes are. Others may have none that the compiler would check.
+FORTIFIED = re.compile(r"libaccel\.so.*|accel")
+# endbr64. The linker drops the note of the property where the system's start files have none, as Debian's.
+MARKED_TARGET = b"\xf3\x0f\x1e\xfa"
 
 
 def read(option, file):
@@ -34,10 +38,10 @@ def problems(file, is_fortified):
     symbols = read("--dyn-syms", file)
     if "__stack_chk_fail" not in symbols:
         yield "has no stack protector; compile with -fstack-protector-strong"
-    if is_fortified and not re.search(r"UND __\w+_chk\b(?<!__stack_chk)", symbols):
+    if is_fortified and FORTIFIED.fullmatch(file.name) and not re.search(r"UND __\w+_chk\b(?<!__stack_chk)", symbols):
         yield "has no checked copy; compile with -D_FORTIFY_SOURCE=3"
-    if platform.machine() == "x86_64" and "IBT" not in read("--notes", file):
-        yield "has no marked targets of branches; compile and link everything with -fcf-protection=branch"
+    if platform.machine() == "x86_64" and file.read_bytes().count(MARKED_TARGET) < 10:
+        yield "has no marked targets of branches; compile with -fcf-protection=branch"
 
 
 def main():

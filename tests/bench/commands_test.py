@@ -39,6 +39,7 @@ SMALL = {
     "checkpoint": ["--tensors", "1", "--parts", "state", "--repeat", "1", "--dir", FOLDER.name],
     "overhead": ["--steps", "10", "--repeat", "1"],
     "embedded": ["--steps", "10"],
+    "replica-digest": ["--megabytes", "1", "--steps", "1"],
     "tracking": ["--scalars", "100", "--repeat", "1", "--dir", FOLDER.name],
     "observe": ["--repeat", "1"],
     "devicemap": ["--layers", "2", "--repeat", "1"],
@@ -49,6 +50,7 @@ ELSEWHERE = {
     "call-overhead": "needs the other languages' compilers",
     "language-model": "needs the files of a Llama",
     "roofline": "roofline_test.py",
+    "sentences": "needs the files of an encoder and its tokenizer",
     "staged": "device_test.py",
 }
 

@@ -437,7 +437,7 @@ TEST_F(MatmulAutotuneCache, DoesWithoutANameOfTheProcessor) {
   std::ofstream(list) << "processor: 0\nfeatures\t: few\n\nmodel name\t: of the second one\n";
   EXPECT_FALSE(processor_name(list));
   EXPECT_FALSE(AutotuneCache::find("2.13.0", 1, "", list));
-  EXPECT_NE(logged.lines.find("is not kept: " + list + " names no processor"), std::string::npos) << logged.lines;
+  EXPECT_NE(logged.lines.find("is not saved: " + list + " names no processor"), std::string::npos) << logged.lines;
   std::ofstream(list) << "processor\t: 0\ncpu family\t: 25\nmodel name\t: A\n";
   EXPECT_EQ(processor_name(list), "25 A");
   EXPECT_TRUE(AutotuneCache::find("2.13.0", 1, "", list));
