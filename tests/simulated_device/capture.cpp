@@ -14,6 +14,7 @@ namespace simulated_device {
 namespace {
 
 std::atomic<uint64_t> num_pools{0};
+thread_local int captures_here = 0;
 
 // A device stops at an error of a kernel, such as an index outside of its table.
 void run(const std::function<void()>& work) {
@@ -45,5 +46,11 @@ void Capture::replay(Stream& stream) const {
 void require_no_capture(const Stream& stream, const char* what) {
   TORCH_CHECK(!stream.capture(), what, ": operation not permitted when stream is capturing");
 }
+
+void require_no_capture(const Mark& mark, const char* what) {
+  if (mark.capture != nullptr || captures_here > 0) require_no_capture(*mark.stream, what);
+}
+
+void count_captures_here(int change) { captures_here += change; }
 
 }  // namespace simulated_device

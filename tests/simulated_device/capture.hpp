@@ -10,6 +10,7 @@
 
 namespace simulated_device {
 
+struct Mark;
 class Stream;
 
 class Capture {
@@ -35,5 +36,9 @@ class Capture {
 
 // Throws if the stream is recorded: `what` waits for results, which there are none of.
 void require_no_capture(const Stream& stream, const char* what);
+// As CUDA's thread-local mode: other threads may go on with events from before the recording.
+void require_no_capture(const Mark& mark, const char* what);
+// This thread begins (1) or ends (-1) a recording.
+void count_captures_here(int change);
 
 }  // namespace simulated_device

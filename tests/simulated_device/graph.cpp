@@ -34,11 +34,13 @@ class Graph final : public at::GraphImplInterface {
     capture_ = std::make_unique<Capture>(pool.first);
     stream_ = &stream;
     stream.set_capture(capture_.get());
+    count_captures_here(1);
   }
 
   void capture_end() override {
     TORCH_CHECK(stream_, "no capture has begun");
     stream_->set_capture(nullptr);
+    count_captures_here(-1);
     stream_ = nullptr;
     SimulatedDevice& device = any_device(device_);
     device.synchronize();

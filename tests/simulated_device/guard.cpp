@@ -87,13 +87,13 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }
   bool queryEvent(void* event) const override {
     const auto& mark = mark_of(event);
-    if (mark) require_no_capture(*mark->stream, "a query of an event");
+    if (mark) require_no_capture(*mark, "a query of an event");
     return !mark || mark->is_reached();
   }
   void synchronizeEvent(void* event) const override {
     const auto& mark = mark_of(event);
     if (!mark) return;
-    require_no_capture(*mark->stream, "waiting for an event");
+    require_no_capture(*mark, "waiting for an event");
     mark->wait();
     ++usable_device(mark->stream->device())
           .host_waits;  // fails where it was lost, as cudaEventSynchronize() reports it
