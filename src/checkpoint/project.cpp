@@ -25,7 +25,7 @@ bool is_taken(const std::string& path) {
   return ::lstat(path.c_str(), &found) == 0;
 }
 
-// Whether each file of the manifest has its size. A checkpoint of the reference has no manifest, but its files.
+// Whether each file of the manifest has its size. A checkpoint of Accelerate has no manifest, but its files.
 bool has_all_files(const std::string& folder) try {
   if (!has_manifest(folder)) {
     const std::vector<std::string> names = list_folder(folder);
